@@ -151,7 +151,7 @@ TEST(WeedOutWindow, MayLetEveryNthCount) {
 }
 
 TEST(WeedOutWindow, IsOneOfTwoWaysToBeLate) {
-  const auto task = [](const char* words) { return table::make_scheme(words).value()->task(); };
+  const auto task = [](const char* words) { return table::make_scheme(words).value()->task; };
   EXPECT_TRUE(task("weed_out weedout=3").judged);
   EXPECT_FALSE(task("weed_out max_version_lag=3").judged);
   EXPECT_EQ(table::make_scheme("weed_out weedout=3 merge_every=2 payload=delta").value()->name(),

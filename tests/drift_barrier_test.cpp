@@ -94,8 +94,8 @@ TEST(DriftBarrier, AnAdvanceOfNoneIsRefused) {
   const auto scheme =
       table::make_scheme("drift_barrier max_advance=3 payload=delta local_steps=2").value();
   EXPECT_EQ(scheme->name(), "drift_barrier 3 payload=delta local_steps=2");
-  EXPECT_TRUE(scheme->task().paced);
-  EXPECT_FALSE(scheme->task().judged);
+  EXPECT_TRUE(scheme->task.paced);
+  EXPECT_FALSE(scheme->task.judged);
   EXPECT_FALSE(scheme->bounded());
 }
 

@@ -57,7 +57,7 @@ class Rig {
       round.steps[static_cast<std::size_t>(start.worker)] = static_cast<int>(start.steps);
       round.mean_steps = start.mean_steps;
     }
-    Seconds ends = scheme->task().judged ? pulled(round) : assigned(round);
+    Seconds ends = scheme->task.judged ? pulled(round) : assigned(round);
     const double end = std::ranges::max(ends);
     for (std::size_t i = 0; i < ends.size(); ++i) round.waits[i] = end - ends[i];
     round.seconds = end - now_;
@@ -345,15 +345,15 @@ TEST(Esync, Words) {
       table::make_scheme(
           "esync epsilon=0.25 aggregation=uniform global_rate=0.5 momentum_policy=reset")
           .value();
-  EXPECT_EQ(scheme->task().steps, 0);
-  EXPECT_TRUE(scheme->task().paced);
-  EXPECT_FALSE(scheme->task().judged);
-  EXPECT_EQ(scheme->task().contribution, table::ContributionKind::kDelta);
-  EXPECT_EQ(scheme->task().momentum, table::MomentumPolicy::kReset);
-  EXPECT_EQ(scheme->task().weighing, table::Weighing::kUniform);
-  EXPECT_TRUE(scheme->lockstep());
+  EXPECT_EQ(scheme->task.steps, 0);
+  EXPECT_TRUE(scheme->task.paced);
+  EXPECT_FALSE(scheme->task.judged);
+  EXPECT_EQ(scheme->task.contribution, table::ContributionKind::kDelta);
+  EXPECT_EQ(scheme->task.momentum, table::MomentumPolicy::kReset);
+  EXPECT_EQ(scheme->task.weighing, table::Weighing::kUniform);
+  EXPECT_TRUE(scheme->lockstep);
   EXPECT_EQ(table::make_scheme(scheme->name()).value()->name(), scheme->name());
-  EXPECT_TRUE(table::make_scheme("esync mode=pull").value()->task().judged);
+  EXPECT_TRUE(table::make_scheme("esync mode=pull").value()->task.judged);
   for (const char* words : {"esync mode=pull aggregation=steps", "esync min_steps=3 max_steps=2",
                             "esync epsilon=-1", "esync global_rate=0", "esync mode=push"})
     EXPECT_FALSE(table::make_scheme(words).ok()) << words;

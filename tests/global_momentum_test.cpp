@@ -97,7 +97,7 @@ TEST(GlobalMomentum, IsWhatItIsByHand) {
               {.workers = 2, .servers = 2, .scheme = scheme, .stops = {1, 2, 7}, .change = aim});
     ASSERT_TRUE(job.ok()) << job.why();
     const auto expected =
-        by_hand(table::make_scheme(scheme).value()->task(), 7, [](int) { return 3; });
+        by_hand(table::make_scheme(scheme).value()->task, 7, [](int) { return 3; });
     for (const std::size_t stop : {0, 1, 2}) {
       EXPECT_NEAR(job.at(stop)[0], expected[stop == 2 ? 6 : stop], 1e-5) << "stop " << stop;
       EXPECT_EQ(job.weights[0][stop], job.weights[1][stop]);

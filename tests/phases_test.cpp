@@ -176,7 +176,7 @@ TEST_F(PhasesTest, WhatFollowsIsWhatARunFromThereDoes) {
     for (const std::string& first : trainable_schemes())
       for (const std::string& second : trainable_schemes()) {
         const bool lockstep =
-            table::make_scheme(second == "ssp" ? "ssp 1" : second).value()->lockstep();
+            table::make_scheme(second == "ssp" ? "ssp 1" : second).value()->lockstep;
         if (workers > 1 && !lockstep) continue;
         SCOPED_TRACE(str(workers, ": ", first, " then ", second));
         const Trained whole = train_in_phases(param(phase(first) + phase(second, "base_lr: 0.02 ")),

@@ -119,7 +119,7 @@ TEST(SchemeMembership, EachSchemesRules) {
 class Checked final : public Scheme {
  public:
   explicit Checked(std::unique_ptr<Scheme> scheme)
-      : Scheme(scheme->spec()), scheme_(std::move(scheme)) {}
+      : Scheme(scheme->spec(), *scheme), scheme_(std::move(scheme)) {}
   std::optional<Merge> next_merge(const RowView& row) const override {
     check(row);
     return scheme_->next_merge(row);
@@ -128,7 +128,6 @@ class Checked final : public Scheme {
     check(row);
     return scheme_->readable(row, worker, clock);
   }
-  bool lockstep() const override { return scheme_->lockstep(); }
 
  private:
   static void check(const RowView& row) {

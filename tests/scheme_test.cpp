@@ -46,7 +46,7 @@ TEST(Schemes, AreMadeOfWords) {
     const auto scheme = make_scheme(c.words);
     ASSERT_TRUE(scheme.ok()) << scheme.error().message;
     EXPECT_EQ(scheme.value()->name(), c.name);
-    EXPECT_EQ(scheme.value()->lockstep(), c.lockstep);
+    EXPECT_EQ(scheme.value()->lockstep, c.lockstep);
     EXPECT_EQ(scheme.value()->contribution(), ContributionKind::kGradient);
     EXPECT_EQ(make_scheme(scheme.value()->name()).value()->name(), c.name);
     EXPECT_EQ(scheme.value()->spec().make().value()->spec(), scheme.value()->spec());
@@ -241,15 +241,14 @@ struct Job {
     const Clock clock = done[worker]++;
     const float bit = static_cast<float>(1 << (4 * worker + static_cast<int>(clock)));
     for (RowId row = 0; row < 2; ++row) {
-      const float weight = worker == 2 ? 2 : 1, value = row == 1             ? bit
-                                                        : scheme->lockstep() ? 4 * bit / weight
-                                                                             : bit;
+      const float weight = worker == 2 ? 2 : 1, value = row == 1           ? bit
+                                                        : scheme->lockstep ? 4 * bit / weight
+                                                                           : bit;
       auto numbers = std::make_shared<std::vector<float>>(row == 0 ? 1 : 5, value);
       for (std::size_t i = 0; row == 1 && i < numbers->size(); ++i)
         (*numbers)[i] = std::sin(value + static_cast<float>(i));
       Push push{.row = row, .clock = clock, .payload = as_payload({*numbers, numbers})};
-      push.weight = weight, push.base = rig.base(worker, row),
-      push.rate = scheme->lockstep() ? 1 : 3;
+      push.weight = weight, push.base = rig.base(worker, row), push.rate = scheme->lockstep ? 1 : 3;
       rig.give(worker, push);
     }
     hear();
@@ -268,7 +267,7 @@ struct Job {
   // contribution is divided by is known.
   void check(int reader, Clock clock, unsigned bits, Version version) const {
     int merges = 0;
-    if (scheme->lockstep()) {
+    if (scheme->lockstep) {
       ASSERT_EQ(version, clock);
     }
     if (gone >= 0) return;
@@ -283,7 +282,7 @@ struct Job {
           << "worker " << worker << "'s, read by " << reader << " at " << clock;
       merges += static_cast<int>(prefix);
     }
-    if (!scheme->lockstep()) {
+    if (!scheme->lockstep) {
       ASSERT_EQ(version, merges);
     }
     ASSERT_EQ(bits >> 12, 0u);
@@ -304,7 +303,7 @@ struct Job {
   }
 
   const std::unique_ptr<Scheme> scheme;
-  const Clock staleness = scheme->lockstep()          ? 0
+  const Clock staleness = scheme->lockstep            ? 0
                           : scheme->name() == "async" ? 100
                                                       : scheme->name().back() - '0';
   ShardRig rig;
@@ -340,10 +339,10 @@ TEST(Schemes, EveryInterleavingOfThreeWorkersAndFourClocksKeepsThePromises) {
       }
       ++finished;
       ASSERT_EQ(job.rig.shard().counters().contributions, 24u);
-      ASSERT_EQ(job.rig.shard().counters().merges, job.scheme->lockstep() ? 8u : 24u);
+      ASSERT_EQ(job.rig.shard().counters().merges, job.scheme->lockstep ? 8u : 24u);
       ASSERT_EQ(job.rig.numbers(0)[0], -4095);
       if (first.empty()) first = job.rig.numbers(1, Part::kHistory);
-      if (job.scheme->lockstep()) {
+      if (job.scheme->lockstep) {
         ASSERT_TRUE(job.rig.numbers(1, Part::kHistory) == first)
             << "bits by the order of arrival: " << ::testing::PrintToString(order);
       }

@@ -85,9 +85,9 @@ TEST(SchemeVectors, BothOrdersOfExchange) {
   after.push(0, 0, 0.9f);
   EXPECT_EQ(after.said(), "row 0@1=0.63v1 to 0");
   EXPECT_NEAR(after.numbers(0)[0], 0.63, 1e-6) << "until it pushes again its read is its own";
-  EXPECT_FALSE(make_scheme("elastic").value()->task().pull_first);
+  EXPECT_FALSE(make_scheme("elastic").value()->task.pull_first);
   ShardRig before(plan_of("elastic moving_rate=0.3 exchange_order=before", 1));
-  EXPECT_TRUE(make_scheme("elastic exchange_order=before").value()->task().pull_first);
+  EXPECT_TRUE(make_scheme("elastic exchange_order=before").value()->task.pull_first);
   before.push(0, 0, 1);
   const float pulled = before.first_number();
   EXPECT_NEAR(pulled - 0.1f * 1, 0.6, 1e-6) << "the gradient is that at 1";
@@ -108,7 +108,7 @@ TEST(SchemeVectors, TheMovingRateGoesWithTheWorkers) {
     rig.push(0, 0, 10);
     EXPECT_EQ(rig.said(), c.said);
   }
-  EXPECT_EQ(make_scheme("elastic").value()->task().steps, 10);
+  EXPECT_EQ(make_scheme("elastic").value()->task.steps, 10);
   EXPECT_EQ(make_scheme("elastic").value()->caution(64), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(2), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(3),
@@ -162,7 +162,7 @@ TEST(SchemeVectors, DeltasAreAddedOneByOne) {
     rig.push(1, 0, -2);
     EXPECT_EQ(rig.said(), c.said[1]) << c.words;
   }
-  EXPECT_EQ(make_scheme("ssp 1 payload=delta local_steps=3").value()->task().steps, 3);
+  EXPECT_EQ(make_scheme("ssp 1 payload=delta local_steps=3").value()->task.steps, 3);
 }
 
 TEST(SchemeVectors, MeansOfDeltas) {

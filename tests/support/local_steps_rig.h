@@ -37,39 +37,32 @@ using table::Verdict;
 class Tried final : public table::Scheme {
  public:
   Tried(Task task, bool in_step, float scale, table::PacerMaker pacer)
-      : Scheme({.name = "tried"}, std::move(pacer)),
-        task_(task),
-        in_step_(in_step),
+      : Scheme({.name = "tried"}, {.task = task,
+                                   .staleness = in_step ? 0 : table::kUnbounded,
+                                   .lockstep = in_step,
+                                   .pacer = std::move(pacer)}),
         scale_(scale) {}
-  Task task() const override { return task_; }
-  bool lockstep() const override { return in_step_; }
-  bool readable(const RowView& row, int worker, Clock clock) const override {
-    return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
-           (!in_step_ || row.slowest >= clock);
-  }
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty()) return std::nullopt;
     const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
-    if (in_step_ && row.slowest <= clock) return std::nullopt;
+    if (lockstep && row.slowest <= clock) return std::nullopt;
     Merge merge;
     float sum = 0;
-    for (std::size_t i = 0; i < (in_step_ ? row.held.size() : 1); ++i) {
-      if (in_step_ && row.held[i].clock != clock) continue;
+    for (std::size_t i = 0; i < (lockstep ? row.held.size() : 1); ++i) {
+      if (lockstep && row.held[i].clock != clock) continue;
       const bool empty = row.held[i].weight == 0;
       (empty ? merge.drop : merge.take).push_back(i);
       if (!empty)
-        merge.weights.push_back(in_step_ ? row.held[i].weight : 1), sum += merge.weights.back();
+        merge.weights.push_back(lockstep ? row.held[i].weight : 1), sum += merge.weights.back();
     }
-    merge.scale = in_step_ && sum > 0 ? scale_ / sum : scale_;
-    merge.apply = task_.contribution == ContributionKind::kGradient ? Apply::kRule
-                  : task_.contribution == ContributionKind::kDelta  ? Apply::kAdd
-                                                                    : Apply::kElastic;
+    merge.scale = lockstep && sum > 0 ? scale_ / sum : scale_;
+    merge.apply = task.contribution == ContributionKind::kGradient ? Apply::kRule
+                  : task.contribution == ContributionKind::kDelta  ? Apply::kAdd
+                                                                   : Apply::kElastic;
     return merge;
   }
 
  private:
-  const Task task_;
-  const bool in_step_;
   const float scale_;
 };
 

@@ -8,7 +8,7 @@
 // line in schemes.def there.
 //
 // A clock is a task: where a worker does several local steps between two exchanges, it pushes, and
-// counts, once for all of them; task() says what it does in one. Schemes whose decisions are about
+// counts, once for all of them; `task` says what it does in one. Schemes whose decisions are about
 // whole tasks rather than rows (a drift barrier, weed-out by completions, local steps by measured
 // speed) take them at the coordinator, in their pacer (pacer.h): a worker asks it before it starts
 // a task, or before it pushes, and a drop is a push of weight 0. Shards need not know. A change of
@@ -63,8 +63,8 @@ enum class Apply : std::uint8_t {
 // One update: the version rises by one. What is taken and dropped of a worker is, together, its
 // oldest contributions held.
 struct Merge {
-  std::vector<std::size_t> take;  // indices into held, in the order of summation
-  std::vector<float> weights;     // one each
+  std::vector<std::size_t> take{};  // indices into held, in the order of summation
+  std::vector<float> weights{};     // one each
   // of the sum; for kRule before the clip, and not of the decay
   float scale = 1;
   float rate_scale = 1;  // times the rate that the first contribution carries (kRule)
@@ -72,7 +72,7 @@ struct Merge {
   // thrown away, counted, not merged; a merge may be drops alone: then there is no update, no
   // version
   std::vector<std::size_t> drop{};
-  // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads()
+  // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads
   float compensation = 0;
 };
 
@@ -132,16 +132,42 @@ struct SchemeSpec {
 // Makes a scheme's decisions on whole tasks.
 using PacerMaker = std::function<std::unique_ptr<Pacer>()>;
 
-class Scheme {
+// The traits of a scheme hold for every row, at every time.
+struct SchemeTraits {
+  Task task{};
+  // A worker reads what holds all updates of the clocks before its own less this, and all its own;
+  // kUnbounded: all its own.
+  Clock staleness = kUnbounded;
+  // Every update takes the contributions of one clock of all workers that count, less those that
+  // have nothing in them: what a clip of the global norm needs.
+  bool lockstep = false;
+  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may
+  // wait for one that has stopped.
+  bool waits_for_others = false;
+  // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the
+  // row's bytes a worker.
+  bool keeps_reads = false;
+  PacerMaker pacer{};
+
+  // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to
+  // save, to stop. Others do these things each at a clock of its own.
+  bool bounded() const { return staleness != kUnbounded; }
+  ContributionKind contribution() const { return task.contribution; }
+  // The scheme's decisions on whole tasks; null if it takes none. The coordinator's, one for the
+  // job.
+  std::unique_ptr<Pacer> make_pacer() const { return pacer ? pacer() : nullptr; }
+};
+
+class Scheme : public SchemeTraits {
  public:
-  explicit Scheme(SchemeSpec spec = {}, PacerMaker pacer = {})
-      : spec_(std::move(spec)), pacer_(std::move(pacer)) {}
+  explicit Scheme(SchemeSpec spec = {}, SchemeTraits traits = {})
+      : SchemeTraits(std::move(traits)), spec_(std::move(spec)) {}
   virtual ~Scheme() = default;
   // As short as can be: of "ssp staleness=2" it is that of "ssp 2".
   const SchemeSpec& spec() const { return spec_; }
   std::string name() const { return spec_.words(); }
   // Why it cannot serve a job of so many workers; "" if it can.
-  virtual std::string unfit(int workers) const { return workers < 1 ? "there are no workers" : ""; }
+  virtual std::string unfit(int) const { return ""; }
   // The same for a job's next generation: its worker i was number before[i], or -1: is new;
   // seconds[i] is what one iteration takes it, 0: not known.
   virtual SchemeSpec for_workers(std::span<const int>, std::span<const double>) const {
@@ -149,32 +175,17 @@ class Scheme {
   }
   // Returns a warning about its use by so many workers; "" if there is none.
   virtual std::string caution(int) const { return ""; }
-  virtual Task task() const { return {}; }
-  ContributionKind contribution() const { return task().contribution; }
-  // Its decisions on whole tasks; null if it takes none. The coordinator's, one for the job.
-  std::unique_ptr<Pacer> make_pacer() const { return pacer_ ? pacer_() : nullptr; }
   // The next update that what is held allows, or nothing.
   virtual std::optional<Merge> next_merge(const RowView& row) const = 0;
   // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once
   // true it stays true until the worker pushes again. A worker's own contributions 0 .. clock-1
   // have arrived when this is asked.
-  virtual bool readable(const RowView& row, int worker, Clock clock) const = 0;
-  // Every update takes the contributions of one clock of all workers that count, less those that
-  // have nothing in them: what a clip of the global norm needs.
-  virtual bool lockstep() const { return false; }
-  // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to
-  // save, to stop. Others do these things each at a clock of its own.
-  virtual bool bounded() const { return lockstep(); }
-  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may
-  // wait for one that has stopped.
-  virtual bool waits_for_others() const { return false; }
-  // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the
-  // row's bytes a worker.
-  virtual bool keeps_reads() const { return false; }
+  virtual bool readable(const RowView& row, int worker, Clock clock) const {
+    return row.workers[worker].merged >= clock && (!bounded() || row.slowest >= clock - staleness);
+  }
 
  private:
   const SchemeSpec spec_;
-  const PacerMaker pacer_;
 };
 
 // A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2",

@@ -11,7 +11,7 @@ namespace shoal::parallel {
 
 DeltaSums::DeltaSums(const TableSetup& setup)
     : layers_(collective_by(setup.ways)),
-      task_(setup.scheme.task()),
+      task_(setup.scheme.task),
       net_(setup.net),
       sums_(setup),
       is_unsent_(layers_.size()),

@@ -33,7 +33,7 @@ std::string why_none(Way way, const table::Scheme& scheme) {
   if (way == Way::kTable) return "";
   if (way == Way::kMpi && !why_no_mpi().empty()) return why_no_mpi();
   if (is_collective(way) && scheme.spec().name == "local_steps")
-    return scheme.task().momentum == table::MomentumPolicy::kAverage
+    return scheme.task.momentum == table::MomentumPolicy::kAverage
                ? "momentum_policy AVERAGE takes the histories along, and they go by the table"
                : "";
   const auto timing = factor_timing(scheme.spec());

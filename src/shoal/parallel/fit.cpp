@@ -11,10 +11,10 @@ using table::MomentumPolicy;
 
 // Why a worker's tasks make no sense; "" if they do.
 std::string why_not(const table::Scheme& scheme) {
-  const table::Task task = scheme.task();
+  const table::Task task = scheme.task;
   const bool weights = task.contribution == ContributionKind::kWeights;
   if (task.contribution == ContributionKind::kGradient) return "";
-  if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep()))
+  if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep))
     return "averages momentum at exchanges, and its workers exchange one by one: there is no mean "
            "of all; keep or reset it";
   if (task.weighing == table::Weighing::kSteps && weights)
@@ -45,7 +45,7 @@ void check_fit(const SolverParameter& param, const std::string& name, const tabl
   const std::string words = scheme.name();
   if (const std::string unfit = scheme.unfit(workers); !unfit.empty())
     throw ConfigError(Code::kConfig, name, ": scheme '", words, "': ", unfit);
-  if (scheme.contribution() == ContributionKind::kGradient && !scheme.lockstep() &&
+  if (scheme.contribution() == ContributionKind::kGradient && !scheme.lockstep &&
       read_recipe(param, name).clip >= 0)
     throw ConfigError(Code::kConfig, name,
                       ": clip_gradients limits the norm of the gradients of all workers together, "

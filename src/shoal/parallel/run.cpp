@@ -47,7 +47,7 @@ std::int64_t come_to(const table::Scheme& scheme, const std::vector<std::int64_t
                      int workers) {
   if (scheme.bounded() || iterations.size() != static_cast<std::size_t>(std::max(1, workers)))
     return iterations[0];
-  if (!scheme.task().shared) return std::ranges::min(iterations);
+  if (!scheme.task.shared) return std::ranges::min(iterations);
   return std::accumulate(iterations.begin(), iterations.end(), std::int64_t{0}) /
          static_cast<std::int64_t>(iterations.size());
 }
@@ -202,7 +202,7 @@ class Run {
   // All workers are at the end of a segment, this one after the iterations of `solver`.
   Result<Ending> next_segment(const Solver& solver, Ending ending) {
     // a phase whose iterations are shared goes on whatever the clocks of fast workers say
-    const bool within = ending == Ending::kRegroups && scheme_of(phase())->task().shared;
+    const bool within = ending == Ending::kRegroups && scheme_of(phase())->task.shared;
     const Result<SegmentStart> result =
         job_.next({.iteration = solver.iteration(),
                    .items = solver.own_items(),
@@ -246,7 +246,7 @@ class Run {
     SolverOptions options = options_;
     options.name = name_;
     options.action = [this] { return wanted(); };
-    const bool lockstep = team() && or_throw(scheme_.make())->lockstep();
+    const bool lockstep = team() && or_throw(scheme_.make())->lockstep;
     options.share = job_.share();
     options.share.in_step = lockstep;
     options.team = team();

@@ -17,8 +17,8 @@ using table::RowId;
 TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
     : recipe_(read_recipe(setup.param, setup.options.name)),
       options_(setup.options),
-      task_(setup.scheme.task()),
-      lockstep_(setup.scheme.lockstep()),
+      task_(setup.scheme.task),
+      lockstep_(setup.scheme.lockstep),
       policy_{.bounded = setup.scheme.bounded(),
               .in_step = task_.contribution == table::ContributionKind::kGradient &&
                          !setup.scheme.spec().groups.empty(),

@@ -130,7 +130,7 @@ class TableMembership final : public JobMembership {
                 << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
     if (team_->chief()) report_exchange(solver);
     forecast_ = forecast_of(solver.net(), choices_, crowd(), rates_,
-                            spec_.solver.iter_size() * std::max(1, made->task().steps),
+                            spec_.solver.iter_size() * std::max(1, made->task.steps),
                             clips_all(spec_.solver, name_, *made));
     if (!is_first) return;
     if (team_->chief()) {

@@ -34,7 +34,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   const SimulatedJob& job = setup_.job;
   const auto scheme = or_throw(given.scheme.make());
   parallel::check_fit(solver, name, *scheme, job.workers());
-  const table::Task task = scheme->task();
+  const table::Task task = scheme->task;
   const bool gradients = task.contribution == table::ContributionKind::kGradient;
   const bool averages = task.momentum == table::MomentumPolicy::kAverage;
   const auto local = !gradients && averages ? make_local_updater(solver, name, net) : nullptr;

@@ -114,7 +114,7 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   if (!made.ok()) return wrong(": ", made.error().message);
   if (const std::string unfit = made.value()->unfit(said.workers); !unfit.empty())
     return wrong(": scheme '", said.scheme, "': ", unfit);
-  if (said.clip >= 0 && !made.value()->lockstep())
+  if (said.clip >= 0 && !made.value()->lockstep)
     return wrong(": a clip of the norm needs all workers' gradients at once, and under scheme '",
                  said.scheme, "' they come one by one");
   if (rows_ && said.generation != rows_->plan().generation + 1)

@@ -194,7 +194,7 @@ RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
   const Clock clock = std::exchange(waits_[worker], kNobody);
   const bool is_own = !own_.empty() && own_[worker].clock == clock;
   Payload payload = is_own ? answers_.encode(own_[worker].values) : encoded();
-  if (scheme.keeps_reads()) {
+  if (scheme.keeps_reads) {
     reads_.resize(workers_.size());
     const Result<Values> read = answers_.decode(payload, row.length);
     CHECK(read.ok()) << read.error().message;

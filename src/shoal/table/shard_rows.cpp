@@ -32,7 +32,7 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
   keeps.counts.resize(std::max<std::size_t>(keeps.counts.size(), plan.workers));
   const bool updates_in_place = in_place && plan.workers == 1 &&
                                 scheme_->contribution() == ContributionKind::kGradient &&
-                                !scheme_->keeps_reads();
+                                !scheme_->keeps_reads;
   for (std::size_t number = 0; number < own_.size(); ++number) {
     const RowId id = own_[number];
     const Row& row = plan.rows[id];
@@ -179,7 +179,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);
   // in lockstep nobody may read more before all have pushed
-  if (merge(row) || !scheme_->lockstep()) answer_readers(row, out);
+  if (merge(row) || !scheme_->lockstep) answer_readers(row, out);
   keeps_.counters.parked += row.is_waiting(worker);
   send_norm_if_complete(out);
   return {};

@@ -43,9 +43,9 @@ Status TableSession::begin(const Plan& plan) {
   if (!scheme.ok()) return scheme.error();
   generation_ = plan.generation;
   first_ = first_unpushed_ = plan.start_of(worker());
-  paced_ = scheme.value()->task().paced;
+  paced_ = scheme.value()->task.paced;
   bounded_ = scheme.value()->bounded();
-  waited_for_ = scheme.value()->waits_for_others();
+  waited_for_ = scheme.value()->waits_for_others;
   return {};
 }
 

@@ -29,12 +29,12 @@ std::vector<int>& group_for(double own, std::span<const double> seconds, Groups&
   return *std::ranges::min_element(groups, {}, distance);
 }
 
-const WorkerView& of(const RowView& row, int worker) { return row.workers[worker]; }
-
 class Grouped final : public Scheme {
  public:
   Grouped(const SchemeSpec& spec, Clock staleness, Weighting weighting)
-      : Scheme(spec), groups_(this->spec().groups), staleness_(staleness), weighting_(weighting) {}
+      : Scheme(spec, {.staleness = staleness}),
+        groups_(this->spec().groups),
+        weighting_(weighting) {}
 
   std::string unfit(int workers) const override {
     std::vector<bool> has_group(workers);
@@ -74,12 +74,6 @@ class Grouped final : public Scheme {
     return std::nullopt;
   }
 
-  bool readable(const RowView& row, int worker, Clock clock) const override {
-    // the clocks that all of a group have pushed are its rounds
-    return is_readable(row, worker, clock, staleness_);
-  }
-  bool bounded() const override { return staleness_ != kUnbounded; }
-
  private:
   // The round of a group: all that its members hold, when all have something.
   std::optional<Merge> merge_group(const RowView& row, const std::vector<int>& group) const {
@@ -87,9 +81,9 @@ class Grouped final : public Scheme {
     Version last = 0, used = row.version;
     for (const int worker : group) {
       const auto held = std::ranges::find(row.held, worker, &Contribution::worker);
-      last = std::max(last, of(row, worker).last);
+      last = std::max(last, row.workers[worker].last);
       if (held == row.held.end()) {
-        if (of(row, worker).counts) return std::nullopt;
+        if (row.workers[worker].counts) return std::nullopt;
         continue;
       }
       all.push_back(static_cast<std::size_t>(held - row.held.begin()));
@@ -105,7 +99,6 @@ class Grouped final : public Scheme {
   }
 
   const Groups& groups_;
-  const Clock staleness_;
   const Weighting weighting_;
 };
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "shoal/table/scheme/together.h"
-
 namespace shoal::table {
 namespace {
 
@@ -46,10 +44,6 @@ std::optional<Merge> OneByOne::next_merge(const RowView& row) const {
   return merge;
 }
 
-bool OneByOne::readable(const RowView& row, int worker, Clock clock) const {
-  return is_readable(row, worker, clock, single_.staleness);
-}
-
 std::string OneByOne::caution(int workers) const {
   const double all = rate_or(single_.moving_rate, workers) * workers;
   if (contribution() != ContributionKind::kWeights || all <= 1) return "";
@@ -73,6 +67,7 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
   const bool weights = payload == ContributionKind::kWeights;
   if (payload == ContributionKind::kGradient) {
     single.compensation = parameters.number("compensation", {.least = 0}, compensation);
+    single.keeps_reads = single.compensation > 0;
   } else {
     single.task.steps =
         static_cast<int>(parameters.whole("local_steps", 1, kMostSteps, weights ? 10 : 1));

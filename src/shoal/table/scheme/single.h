@@ -6,32 +6,25 @@
 
 namespace shoal::table {
 
-struct Single {
-  Task task{};  // payload, steps, momentum and the order of exchange
+// Of its task: payload, steps, momentum and the order of exchange.
+struct Single : SchemeTraits {
   // what a gradient's rate, or a delta, is divided by; 0: as many as there are workers
   double factor = 1;
   // elastic averaging's alpha; 0: 0.9 over as many as there are workers
   double moving_rate = 0;
   double compensation = 0;
   Weighting weighting{};
-  Clock staleness = kUnbounded;   // a worker reads what holds all clocks before its own less this
   Version most_lag = kUnbounded;  // a contribution is dropped after more updates than these
-  PacerMaker pacer{};
 };
 
 // Merges each contribution when it arrives; a worker reads what holds its own.
 class OneByOne : public Scheme {
  public:
-  OneByOne(const SchemeSpec& spec, const Single& single)
-      : Scheme(spec, single.pacer), single_(single) {}
-  Task task() const override { return single_.task; }
+  OneByOne(const SchemeSpec& spec, const Single& single) : Scheme(spec, single), single_(single) {}
   std::string caution(int workers) const override;
   // A drop, if there is nothing in the contribution, it is late or its weight is 0. What a worker
   // says of its weight beside others' is not used, except that 0 is none.
   std::optional<Merge> next_merge(const RowView& row) const override;
-  bool readable(const RowView& row, int worker, Clock clock) const override;
-  bool bounded() const override { return single_.staleness != kUnbounded; }
-  bool keeps_reads() const override { return single_.compensation > 0; }
 
  private:
   const Single single_;

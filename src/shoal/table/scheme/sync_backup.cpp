@@ -13,20 +13,12 @@
 namespace shoal::table {
 namespace {
 
-// Workers that count, or that still have something here.
-int live_workers(const RowView& row) {
-  return static_cast<int>(std::ranges::count_if(row.workers, [](const WorkerView& worker) {
-    return worker.counts || worker.merged < worker.pushed;
-  }));
-}
-
 class SyncBackup final : public Scheme {
  public:
-  SyncBackup(const SchemeSpec& spec, int backup, bool shared)
-      : Scheme(spec), backup_(backup), shared_(shared) {}
-  Task task() const override {
-    return {.paced = shared_, .asks_early = shared_, .shared = shared_};
-  }
+  SyncBackup(const SchemeSpec& spec, std::int64_t backup, bool shared)
+      : Scheme(spec, {.task = {.paced = shared, .asks_early = shared, .shared = shared},
+                      .waits_for_others = true}),
+        backup_(backup) {}
 
   std::string unfit(int workers) const override {
     return backup_ < workers ? ""
@@ -49,20 +41,18 @@ class SyncBackup final : public Scheme {
       (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
     // alone, and first: who made them may yet bring something of this version
     if (!late.drop.empty()) return late;
-    const auto enough = static_cast<std::size_t>(std::max(1, live_workers(row) - backup_));
+    // workers that count, or that still have something here
+    const std::int64_t live = std::ranges::count_if(row.workers, [](const WorkerView& worker) {
+      return worker.counts || worker.merged < worker.pushed;
+    });
+    const std::size_t enough = std::max<std::int64_t>(1, live - backup_);
     if (fresh.size() < enough) return std::nullopt;
     std::ranges::sort(fresh, {}, [&](std::size_t i) { return row.held[i].worker; });
     return mean_of(row, fresh);
   }
 
-  bool readable(const RowView& row, int worker, Clock clock) const override {
-    return is_readable(row, worker, clock, kUnbounded);
-  }
-  bool waits_for_others() const override { return true; }
-
  private:
-  const int backup_;
-  const bool shared_;
+  const std::int64_t backup_;
 };
 
 }  // namespace
@@ -70,7 +60,7 @@ class SyncBackup final : public Scheme {
 std::unique_ptr<Scheme> make_sync_backup(Parameters& parameters) {
   const std::int64_t backup = parameters.whole("backup", 0, 65535);
   const bool shared = parameters.yes_or_no("share_iterations");
-  return std::make_unique<SyncBackup>(parameters.spec(), static_cast<int>(backup), shared);
+  return std::make_unique<SyncBackup>(parameters.spec(), backup, shared);
 }
 
 }  // namespace shoal::table

@@ -32,9 +32,9 @@ std::optional<Merge> InStep::next_merge(const RowView& row) const {
   for (std::size_t i = 0; i < row.held.size(); ++i)
     if (row.held[i].clock == row.oldest) all.push_back(i);
   std::ranges::sort(all, {}, [&](std::size_t i) { return row.held[i].worker; });
-  Merge merge = mean_of(row, all, task_.weighing);
+  Merge merge = mean_of(row, all, task.weighing);
   if (factor_ > 0) merge.scale = 1 / factor_;
-  merge.scale *= task_.global_rate;
+  merge.scale *= task.global_rate;
   if (contribution() == ContributionKind::kDelta) merge.apply = Apply::kAdd;
   return merge;
 }
@@ -53,15 +53,6 @@ Task read_averaging(Parameters& parameters) {
   if (task.global_nesterov && task.global_momentum == 0)
     parameters.refuse("global_nesterov is of a global_momentum, and there is none");
   return task;
-}
-
-bool InStep::readable(const RowView& row, int worker, Clock clock) const {
-  return is_readable(row, worker, clock, 0);
-}
-
-bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
-  return row.workers[worker].merged >= clock &&
-         (staleness == kUnbounded || row.slowest >= clock - staleness);
 }
 
 }  // namespace shoal::table

@@ -27,19 +27,12 @@ class InStep : public Scheme {
   // `factor`: what the sum of gradients is divided by; 0: by their number, as it is the mean.
   explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}, PacerMaker pacer = {},
                   float factor = 0)
-      : Scheme(spec, std::move(pacer)), task_(task), factor_(factor) {}
-  Task task() const override { return task_; }
+      : Scheme(spec, {.task = task, .staleness = 0, .lockstep = true, .pacer = std::move(pacer)}),
+        factor_(factor) {}
   std::optional<Merge> next_merge(const RowView& row) const override;
-  bool readable(const RowView& row, int worker, Clock clock) const override;
-  bool lockstep() const override { return true; }
 
  private:
-  const Task task_;
   const float factor_;
 };
-
-// A worker reads what holds all updates of the clocks before its own `clock` - staleness, and all
-// its own.
-bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness);
 
 }  // namespace shoal::table
