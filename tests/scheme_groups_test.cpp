@@ -39,12 +39,13 @@ TEST(SchemeVectors, YIsOnePlusWhatAGroupMissed) {
 }
 
 TEST(SchemeVectors, YByVersionIsWhatTheReadIsBehind) {
-  Weighting weighting{.definition = Weighting::Definition::kVersion};
+  const Weighting weighting{.function = Weighting::Function::kInverse,
+                            .definition = Weighting::Definition::kVersion};
   const struct {
     Version used;
     double y;
   } cases[] = {{7, 1}, {6, 1}, {5, 2}, {3, 4}};
-  for (const auto& c : cases) EXPECT_EQ(weighting.y(7, c.used, 0), c.y) << c.used;
+  for (const auto& c : cases) EXPECT_EQ(weighting.weight(7, c.used, 0), 1 / c.y) << c.used;
   ShardRig rig(plan_of("async factor=1 weighting=inverse weighting_definition=version", 2));
   for (Clock clock = 0; clock < 3; ++clock) rig.push(0, clock, 0), rig.said();
   rig.push(1, 0, -12);
@@ -58,7 +59,7 @@ TEST(SchemeVectors, WeightsOfY) {
   const struct {
     Function function;
     double a;
-    double y;
+    Version y;
     double weight;
   } cases[] = {{Function::kNone, 1, 5, 1},
                {Function::kInverse, 1, 1, 1},
@@ -70,11 +71,14 @@ TEST(SchemeVectors, WeightsOfY) {
                {Function::kCutoff, 3, 3, 1},
                {Function::kCutoff, 3, 4, 0}};
   for (const auto& c : cases)
-    EXPECT_DOUBLE_EQ((Weighting{.function = c.function, .a = c.a}.weight(c.y)), c.weight);
+    EXPECT_DOUBLE_EQ(
+        (Weighting{.function = c.function, .definition = Weighting::Definition::kVersion, .a = c.a}
+             .weight(c.y, 0, 0)),
+        c.weight);
   const Weighting held{.function = Function::kInverse, .floor = 2, .cap = 4};
-  EXPECT_EQ(held.y(0, 0, 0), 2);
-  EXPECT_EQ(held.y(2, 0, 0), 3);
-  EXPECT_EQ(held.y(9, 0, 0), 4);
+  EXPECT_EQ(held.weight(0, 0, 0), 1.0 / 2);
+  EXPECT_EQ(held.weight(2, 0, 0), 1.0 / 3);
+  EXPECT_EQ(held.weight(9, 0, 0), 1.0 / 4);
 }
 
 // A cut-off at Y = 2 drops what missed two updates.

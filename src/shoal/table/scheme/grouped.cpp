@@ -92,8 +92,8 @@ class Grouped final : public Scheme {
     if (all.empty()) return std::nullopt;
     Merge merge = mean_of(row, all);
     if (merge.take.empty()) return merge;
-    const double weight = weighting_.weight(weighting_.y(row.version, used, last));
-    if (weight == 0) return Merge{.take = {}, .weights = {}, .drop = std::move(all)};
+    const double weight = weighting_.weight(row.version, used, last);
+    if (weight == 0) return Merge{.drop = std::move(all)};
     weighting_.put(weight, merge);
     return merge;
   }

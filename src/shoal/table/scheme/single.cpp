@@ -25,8 +25,9 @@ std::optional<Merge> OneByOne::next_merge(const RowView& row) const {
   if (row.held.empty()) return std::nullopt;
   const Contribution& one = row.held[0];
   const bool counts = one.weight > 0 && row.version - one.base <= single_.most_lag;
-  const double weight = counts ? single_.weighting.weight_of(row, 0) : 0;
-  if (weight == 0) return Merge{.take = {}, .weights = {}, .drop = {0}};
+  const Version last = row.workers[one.worker].last;
+  const double weight = counts ? single_.weighting.weight(row.version, one.base, last) : 0;
+  if (weight == 0) return Merge{.drop = {0}};
   Merge merge{.take = {0}, .weights = {1}};
   const auto workers = static_cast<int>(row.workers.size());
   const float divisor = static_cast<float>(single_.factor > 0 ? single_.factor : workers);

@@ -18,13 +18,10 @@ constexpr Choice<Weighting::On> kOn[] = {{"gradient", Weighting::On::kGradient},
 
 }  // namespace
 
-double Weighting::y(Version version, Version used, Version last) const {
+double Weighting::weight(Version version, Version used, Version last) const {
   const Version missed = definition == Definition::kVersion ? version - used : 1 + version - last;
-  const double y = std::max(floor, static_cast<double>(missed));
-  return cap > 0 ? std::min(y, cap) : y;
-}
-
-double Weighting::weight(double y) const {
+  double y = std::max(floor, static_cast<double>(missed));
+  if (cap > 0) y = std::min(y, cap);
   switch (function) {
     case Function::kNone: return 1;
     case Function::kInverse: return 1 / y;
@@ -33,11 +30,6 @@ double Weighting::weight(double y) const {
     case Function::kCutoff: return y <= a ? 1 : 0;
   }
   return 1;
-}
-
-double Weighting::weight_of(const RowView& row, std::size_t i) const {
-  const Contribution& one = row.held[i];
-  return weight(y(row.version, one.base, row.workers[one.worker].last));
 }
 
 void Weighting::put(double weight, Merge& merge) const {

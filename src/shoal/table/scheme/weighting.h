@@ -22,14 +22,10 @@ struct Weighting {
   double a = 1;
   double floor = 1, cap = 0;  // Y is held between them; cap 0: none
 
-  // `version`: of the row now, `used`: when it was read, `last`: just after the last update of who
-  // made this one.
-  double y(Version version, Version used, Version last) const;
-  // 1/Y, 1/(1 + a (Y - 1)), exp(-a (Y - 1)); of a cut-off 1 to Y = a and 0, which is a drop,
-  // beyond.
-  double weight(double y) const;
-  // Of the contribution `held[i]`, which is an update of its own.
-  double weight_of(const RowView& row, std::size_t i) const;
+  // Returns 1/Y, 1/(1 + a (Y - 1)), exp(-a (Y - 1)); of a cut-off 1 to Y = a and 0, which is a
+  // drop, beyond. `version`: of the row now, `used`: when it was read, `last`: just after the last
+  // update of who made this one.
+  double weight(Version version, Version used, Version last) const;
   // Puts a weight above 0 into a merge.
   void put(double weight, Merge& merge) const;
 };
