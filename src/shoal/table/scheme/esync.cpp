@@ -304,7 +304,6 @@ class AssigningPacer final : public Pacer {
 
 std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   constexpr Choice<bool> kModes[] = {{"assigned", false}, {"pull", true}};
-  constexpr std::int64_t kMostSteps = 1'000'000;
   Task task = read_averaging(parameters);
   task.steps = 0;
   task.paced = true;

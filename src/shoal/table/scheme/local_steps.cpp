@@ -10,7 +10,6 @@
 namespace shoal::table {
 
 std::unique_ptr<Scheme> make_local_steps(Parameters& parameters) {
-  constexpr std::int64_t kMostSteps = 1'000'000;
   const std::int64_t steps = parameters.whole("local_steps", 1, kMostSteps, 10);
   Task task = read_averaging(parameters);
   task.steps = static_cast<int>(steps);

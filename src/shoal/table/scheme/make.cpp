@@ -16,7 +16,10 @@ constexpr struct {
 #undef SCHEME
 };
 
-Result<std::unique_ptr<Scheme>> make_of(std::span<const std::string> words) {
+}  // namespace
+
+Result<std::unique_ptr<Scheme>> make_scheme(std::string_view text) {
+  const std::vector<std::string> words = split(text, ' ');
   const auto wrong = [&](const auto&... what) {
     return Error{Code::kConfig, str("scheme '", join(words, " "), "': ", what...)};
   };
@@ -33,19 +36,6 @@ Result<std::unique_ptr<Scheme>> make_of(std::span<const std::string> words) {
                "; known: ", join(names));
 }
 
-std::vector<std::string> words_of(const SchemeSpec& spec) {
-  std::vector<std::string> words{spec.name};
-  if (!spec.groups.empty()) words.push_back("groups=" + text_of(spec.groups));
-  words.insert(words.end(), spec.parameters.begin(), spec.parameters.end());
-  return words;
-}
-
-}  // namespace
-
-Result<std::unique_ptr<Scheme>> make_scheme(std::string_view text) {
-  return make_of(split(text, ' '));
-}
-
 std::string text_of(const Groups& groups) {
   std::string text;
   for (const std::vector<int>& group : groups)
@@ -54,9 +44,14 @@ std::string text_of(const Groups& groups) {
   return text;
 }
 
-std::string SchemeSpec::words() const { return join(words_of(*this), " "); }
+std::string SchemeSpec::words() const {
+  std::string words = name;
+  if (!groups.empty()) words += " groups=" + text_of(groups);
+  for (const std::string& parameter : parameters) words += " " + parameter;
+  return words;
+}
 
-Result<std::unique_ptr<Scheme>> SchemeSpec::make() const { return make_of(words_of(*this)); }
+Result<std::unique_ptr<Scheme>> SchemeSpec::make() const { return make_scheme(words()); }
 
 std::vector<std::string> scheme_names() {
   std::vector<std::string> names;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "shoal/base/number.h"
-#include "shoal/base/text.h"
 
 namespace shoal::table {
 namespace {
@@ -176,20 +175,6 @@ void Parameters::groups(const std::string& key) {
     spec_.groups.back().push_back(all.back());
     begin = end + 1;
   }
-}
-
-std::size_t Parameters::choose(const std::string& key, std::span<const std::string> known,
-                               std::size_t usual) {
-  const std::optional<std::string> text = take(key, false);
-  if (!text) return usual;
-  const auto found = std::ranges::find(known, *text);
-  if (found == known.end()) {
-    refuse(str(key, " is '", *text, "'", known_words(*text, known)));
-    return 0;
-  }
-  const auto place = static_cast<std::size_t>(found - known.begin());
-  if (place != usual) write(key, *text);
-  return place;
 }
 
 std::string Parameters::wrong() const {

@@ -6,9 +6,12 @@
 #include <map>
 #include <type_traits>
 
+#include "shoal/base/text.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::table {
+
+inline constexpr std::int64_t kMostSteps = 1'000'000;  // local ones of a task
 
 // A word and what it means.
 template <class E>
@@ -48,13 +51,17 @@ class Parameters {
   template <class E>
   E one_of(const std::string& key, std::span<const std::type_identity_t<Choice<E>>> choices,
            E usual) {
+    const std::optional<std::string> text = take(key, false);
+    if (!text) return usual;
     std::vector<std::string> known;
-    std::size_t place = 0;
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      known.emplace_back(choices[i].word);
-      if (choices[i].value == usual) place = i;
+    for (const auto& [word, value] : choices) {
+      known.emplace_back(word);
+      if (*text != word) continue;
+      if (value != usual) write(key, *text);
+      return value;
     }
-    return choices[choose(key, known, place)].value;
+    refuse(str(key, " is '", *text, "'", known_words(*text, known)));
+    return choices[0].value;
   }
   // Whatever else is wrong. The first complaint is the one that is heard.
   void refuse(const std::string& why);
@@ -69,8 +76,6 @@ class Parameters {
   T value_of(const std::string& key, std::optional<T> otherwise, T usual, const auto& is_good,
              const auto& what);
   void write(const std::string& key, const std::string& value);
-  // The place in `known` of the key's value; `usual` if it is not given.
-  std::size_t choose(const std::string& key, std::span<const std::string> known, std::size_t usual);
 
   std::optional<std::string> bare_;  // the first word, if it has no key
   std::string first_;                // the key it may do without

@@ -13,7 +13,6 @@ constexpr Choice<MomentumPolicy> kPolicies[] = {{"keep", MomentumPolicy::kKeep},
                                                 {"reset", MomentumPolicy::kReset},
                                                 {"average", MomentumPolicy::kAverage}};
 constexpr double kBeta = 0.9;  // of the paper: what all workers' moving rates add up to
-constexpr std::int64_t kMostSteps = 1'000'000;
 
 double rate_or(double moving_rate, int workers) {
   return moving_rate > 0 ? moving_rate : kBeta / std::max(1, workers);
