@@ -49,8 +49,8 @@ class DriftPacer final : public Pacer {
 
   std::int64_t drift() const {
     const auto done = [](const auto& entry) { return entry.second.done; };
-    return done(*std::ranges::max_element(workers_, {}, done)) -
-           done(*std::ranges::min_element(workers_, {}, done));
+    const auto [least, most] = std::ranges::minmax_element(workers_, {}, done);
+    return done(*most) - done(*least);
   }
 
   // `last` came last: its rows hold what all have done.

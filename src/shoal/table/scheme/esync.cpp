@@ -4,7 +4,6 @@
 // another, as in the original. `assigned`: it is told at the start of a round, from the times of
 // the rounds before.
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <optional>
 
@@ -23,58 +22,63 @@ struct Limits {
   std::int64_t least = 1, most = 0;  // local steps; most 0: no limit
 };
 
-// Makes a round's JSON, with the names that ESync's state server has.
-class RoundView {
- public:
-  struct Record {
-    int worker = 0;
-    std::int64_t steps = 0;
-    double seconds = 0;
-    Instant end{};
-    Clock round = 0;  // from 0
-  };
+// The part of a worker in a round that it has ended.
+struct Record {
+  int worker = 0;
+  std::int64_t steps = 0;
+  double seconds = 0;
+  Instant end{};
+  Clock round = 0;  // from 0
+};
 
-  explicit RoundView(double epsilon) : epsilon_(epsilon) {}
-  void begin(Instant now) {
+// Keeps a pacer's workers, and shows a round in JSON, with the names that ESync's state server has.
+template <class Worker>
+class RoundPacer : public Pacer {
+ public:
+  explicit RoundPacer(const Limits& limits) : limits_(limits) {}
+
+  void join(int worker, Instant now) override {
+    workers_[worker] = {};
     if (!begin_) begin_ = now;
   }
-  // All `records` are done with this round, from 0.
-  void end(Clock round, const std::vector<Record>& records) {
+
+ protected:
+  // All `records` are done with the round.
+  void show(const std::vector<Record>& records) {
     std::string lines;
     for (const Record& one : records)
       lines += str(lines.empty() ? "" : ",", "\n    [", one.worker, ", ", one.steps, ", ",
-                   decimals(one.seconds), ", ", decimals(to_seconds(one.end - *begin_)), ", true, ",
-                   one.round + 1, "]");
-    text_ =
-        str("{\n  \"num_workers\": ", records.size(), ",\n  \"t\": ", round + 1,
-            ",\n  \"epsilon\": ", decimals(epsilon_), ",\n  \"records\": [", lines, "\n  ]\n}\n");
+                   std::to_string(one.seconds), ", ", std::to_string(to_seconds(one.end - *begin_)),
+                   ", true, ", one.round + 1, "]");
+    ended_round_ = str("{\n  \"num_workers\": ", records.size(), ",\n  \"t\": ", round_ + 1,
+                       ",\n  \"epsilon\": ", std::to_string(limits_.epsilon), ",\n  \"records\": [",
+                       lines, "\n  ]\n}\n");
   }
-  std::string take() { return std::exchange(text_, {}); }
+
+  const Limits limits_;
+  Clock round_ = -1;
+  std::map<int, Worker> workers_;
 
  private:
-  static std::string decimals(double number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6f", number);
-    return text;
-  }
-
-  const double epsilon_;
-  std::optional<Instant> begin_;
-  std::string text_;
+  std::optional<Instant> begin_;  // when the first worker came
 };
 
 // ---- pull ----
 
+struct PulledWorker {
+  std::int64_t steps = 0;            // in the round
+  double seconds = 0, exchange = 0;  // of the latest step, and exchange; 0: not known
+  Instant end{};                     // of the latest step, or of the start of the round
+  bool done = false;
+  Clock round = -1;  // that it has entered
+};
+
 // One round is under way at a time: who asks for the next must know that all have handed in this
 // one, or who is still in it would never be told to push.
-class PullPacer final : public Pacer {
+class PullPacer final : public RoundPacer<PulledWorker> {
  public:
-  explicit PullPacer(const Limits& limits) : limits_(limits), view_(limits.epsilon) {}
+  using RoundPacer::RoundPacer;
 
-  void join(int worker, Instant now) override {
-    workers_[worker] = {};
-    view_.begin(now);
-  }
   void leave(int worker, Instant) override { workers_.erase(worker); }
 
   void ready(int number, Clock clock, const TaskReport&, Instant now) override {
@@ -82,14 +86,14 @@ class PullPacer final : public Pacer {
       round_ = clock;
       for (auto& [other, worker] : workers_) worker.done = false;
     }
-    Worker& worker = workers_.at(number);
+    PulledWorker& worker = workers_.at(number);
     worker.round = clock;
     worker.end = now;
     starts_.push_back({.worker = number, .steps = 0});
   }
 
   Verdict judge(int number, Clock, const TaskReport& report, Instant now) override {
-    Worker& worker = workers_.at(number);
+    PulledWorker& worker = workers_.at(number);
     worker.steps = report.steps;
     worker.seconds = report.seconds;
     worker.end = now;
@@ -98,31 +102,22 @@ class PullPacer final : public Pacer {
     const bool full = limits_.most > 0 && report.steps >= limits_.most;
     if (!full && !may_push(number, worker, now)) return Verdict::kAnother;
     worker.done = true;
-    show();
+    show_if_ended();
     return Verdict::kPush;
   }
-  std::string take_round() override { return view_.take(); }
 
  private:
-  struct Worker {
-    std::int64_t steps = 0;            // in the round
-    double seconds = 0, exchange = 0;  // of the latest step, and exchange; 0: not known
-    Instant end{};                     // of the latest step, or of the start of the round
-    bool done = false;
-    Clock round = -1;  // that it has entered
-  };
-
   // Once all have ended it.
-  void show() {
-    std::vector<RoundView::Record> records;
+  void show_if_ended() {
+    std::vector<Record> records;
     for (const auto& [number, worker] : workers_) {
       if (!worker.done) return;
       records.push_back({number, worker.steps, worker.seconds, worker.end, worker.round});
     }
-    view_.end(round_, records);
+    show(records);
   }
 
-  bool may_push(int number, const Worker& worker, Instant now) const {
+  bool may_push(int number, const PulledWorker& worker, Instant now) const {
     const auto total = [](const auto& entry) {
       return entry.second.seconds > 0 ? entry.second.seconds + entry.second.exchange : 0;
     };
@@ -134,11 +129,6 @@ class PullPacer final : public Pacer {
         to_seconds(slowest.end) + slowest.seconds + slowest.exchange - to_seconds(now);
     return worker.seconds + worker.exchange + limits_.epsilon > rest;
   }
-
-  const Limits limits_;
-  Clock round_ = -1;
-  std::map<int, Worker> workers_;
-  RoundView view_;
 };
 
 // ---- assigned ----
@@ -153,34 +143,30 @@ class StepTimes {
   static constexpr std::size_t kWindow = 10;  // times that are remembered
 
   // So many steps took so long each, above 0.
-  void add(double seconds, std::uint32_t steps);
+  void add(double seconds, std::uint32_t steps) {
+    constexpr std::uint32_t kEnough = 20;  // after so many the ones before do not matter
+    for (std::uint32_t step = 0; step < std::min(steps, kEnough); ++step) {
+      const double time = known() ? std::min(seconds, kMost * smoothed_) : seconds;
+      smoothed_ = known() ? smoothed_ + kShare * (time - smoothed_) : time;
+      recent_.push_back(time);
+      if (recent_.size() > kWindow) recent_.pop_front();
+    }
+  }
   bool known() const { return !recent_.empty(); }
   double smoothed() const { return smoothed_; }  // what to expect
-  // what nine of ten stay below, or the smoothed time if that is more: to be in time
-  double high() const;
+  // Of known times: what nine of ten stay below, or the smoothed time if that is more: to be in
+  // time.
+  double high() const {
+    std::vector<double> times(recent_.begin(), recent_.end());
+    const std::size_t place = (9 * times.size() + 9) / 10 - 1;  // nearest rank
+    std::ranges::nth_element(times, times.begin() + place);
+    return std::max(smoothed_, times[place]);
+  }
 
  private:
   double smoothed_ = 0;
   std::deque<double> recent_;
 };
-
-void StepTimes::add(double seconds, std::uint32_t steps) {
-  constexpr std::uint32_t kEnough = 20;  // after so many the ones before do not matter
-  for (std::uint32_t step = 0; step < std::min(steps, kEnough); ++step) {
-    const double time = known() ? std::min(seconds, kMost * smoothed_) : seconds;
-    smoothed_ = known() ? smoothed_ + kShare * (time - smoothed_) : time;
-    recent_.push_back(time);
-    if (recent_.size() > kWindow) recent_.pop_front();
-  }
-}
-
-double StepTimes::high() const {
-  if (!known()) return 0;
-  std::vector<double> times(recent_.begin(), recent_.end());
-  const std::size_t place = (9 * times.size() + 9) / 10 - 1;  // nearest rank
-  std::ranges::nth_element(times, times.begin() + place);
-  return std::max(smoothed_, times[place]);
-}
 
 // Local steps of a worker that needs `seconds` for one while the slowest needs `available` for its
 // part: it makes another one as long as that ends `epsilon` or more before the slowest does; at
@@ -191,29 +177,34 @@ int steps_within(double available, double seconds, double epsilon) {
   return 1 + static_cast<int>(std::clamp(more, 0.0, kMany));
 }
 
+struct AssignedWorker {
+  Record last;       // task that it has ended; of 0 steps: none
+  Clock clock = -1;  // that it asked to start last; -1: none yet
+  bool waits = false;
+  std::int64_t steps = 0;  // that it was told last
+  StepTimes times;
+  double exchange = 0;  // smoothed; 0: not known
+};
+
 // A round is of one clock. Who asks for the first time, and who comes when the round has begun,
 // makes the least number of steps; the others begin a round together, when all that are in the job
 // have asked.
-class AssigningPacer final : public Pacer {
+class AssigningPacer final : public RoundPacer<AssignedWorker> {
  public:
-  explicit AssigningPacer(const Limits& limits) : limits_(limits), view_(limits.epsilon) {}
+  using RoundPacer::RoundPacer;
 
-  void join(int worker, Instant now) override {
-    workers_[worker] = {};
-    view_.begin(now);
-  }
   // The end of its last task is not reported: that took as long a step as the ones before.
   void leave(int number, Instant now) override {
-    const Worker& worker = workers_.at(number);
+    const AssignedWorker& worker = workers_.at(number);
     if (worker.clock >= 0 && !worker.waits)
       left_.push_back({number, worker.steps, worker.times.smoothed(), now, worker.clock});
     workers_.erase(number);
-    if (workers_.empty() && !left_.empty()) return view_.end(round_, left_);
+    if (workers_.empty() && !left_.empty()) return show(left_);
     try_to_begin();
   }
 
   void ready(int number, Clock clock, const TaskReport& last, Instant now) override {
-    Worker& worker = workers_.at(number);
+    AssignedWorker& worker = workers_.at(number);
     worker.waits = true;
     worker.last = {number, last.steps, last.seconds, now, clock - 1};
     worker.clock = clock;
@@ -225,18 +216,8 @@ class AssigningPacer final : public Pacer {
     worker.steps = limits_.least;
     start(number, worker);
   }
-  std::string take_round() override { return view_.take(); }
 
  private:
-  struct Worker {
-    RoundView::Record last;  // task that it has ended; of 0 steps: none
-    Clock clock = -1;        // that it asked to start last; -1: none yet
-    bool waits = false;
-    std::int64_t steps = 0;  // that it was told last
-    StepTimes times;
-    double exchange = 0;  // smoothed; 0: not known
-  };
-
   void try_to_begin() {
     bool somebody = false;
     for (const auto& [number, worker] : workers_) {
@@ -244,19 +225,19 @@ class AssigningPacer final : public Pacer {
       somebody = somebody || worker.waits;
     }
     if (!somebody) return;
-    show();
+    show_ended();
     plan();
     for (auto& [number, worker] : workers_)
       if (worker.waits) start(number, worker);
   }
 
   // The round that has ended, of those that were in it.
-  void show() {
+  void show_ended() {
     left_.clear();
-    std::vector<RoundView::Record> records;
+    std::vector<Record> records;
     for (const auto& [number, worker] : workers_)
       if (worker.last.steps > 0) records.push_back(worker.last);
-    if (!records.empty()) view_.end(round_, records);
+    if (!records.empty()) show(records);
   }
 
   // The slowest makes the least number of steps; what it needs for them and to hand them in is
@@ -281,23 +262,19 @@ class AssigningPacer final : public Pacer {
     mean_steps_ = total / planned;
   }
 
-  double needs(const Worker& worker) const {
+  double needs(const AssignedWorker& worker) const {
     return static_cast<double>(limits_.least) * worker.times.smoothed() + worker.exchange;
   }
 
-  void start(int number, Worker& worker) {
+  void start(int number, AssignedWorker& worker) {
     worker.waits = false;
     starts_.push_back({.worker = number,
                        .steps = static_cast<std::uint32_t>(worker.steps),
                        .mean_steps = mean_steps_});
   }
 
-  const Limits limits_;
-  Clock round_ = -1;
   double mean_steps_ = 1;
-  std::map<int, Worker> workers_;
-  std::vector<RoundView::Record> left_;  // of workers that left in this round
-  RoundView view_;
+  std::vector<Record> left_;  // of workers that left in this round
 };
 
 }  // namespace
