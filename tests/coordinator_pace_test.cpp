@@ -367,5 +367,20 @@ TEST(CoordinatorPace, BrokenProtocol) {
   EXPECT_EQ(judge(job, 0, 1, 1).error().message, "rank 0 (host a) is done and asks for judge 1");
 }
 
+// Worker 2 is so slow that the others finish four tasks during each of its own.
+TEST(CoordinatorPace, ARemarkOfThePacerIsAboutTheWorkerJudged) {
+  Paced job("weed_out weedout=3");
+  for (Clock clock = 0; clock < 10; ++clock) {
+    for (const Clock task : {2 * clock, 2 * clock + 1})
+      for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(judge(job, rank, task, 1).ok());
+    EXPECT_EQ(job.coordinator.take_warnings(), Words{});
+    ASSERT_TRUE(judge(job, 2, clock, 1).ok());
+  }
+  const Words warnings = job.coordinator.take_warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(warnings[0].starts_with("rank 2 has had its last 10 tasks thrown away"))
+      << warnings[0];
+}
+
 }  // namespace
 }  // namespace shoal::test::coordinator_pace_test

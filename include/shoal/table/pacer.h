@@ -48,13 +48,6 @@ struct Start {
   bool operator==(const Start&) const = default;
 };
 
-// A remark about a worker for the log.
-struct Remark {
-  int worker = 0;
-  // that follow its name: "has had none of its last 20 tasks counted, ..."
-  std::string words;
-};
-
 class Pacer {
  public:
   virtual ~Pacer() = default;
@@ -69,8 +62,9 @@ class Pacer {
   virtual Verdict judge(int, Clock, const TaskReport&, Instant) { return Verdict::kPush; }
   // Workers that were ready and may start now. Asked after each of the calls above.
   virtual std::vector<Start> take_starts(Instant) { return std::exchange(starts_, {}); }
-  // Since the last call.
-  virtual std::vector<Remark> take_remarks() { return {}; }
+  // Remarks for the log about the worker that was judged, whose name they follow ("has had none of
+  // its last 20 tasks counted, ..."), since the last call.
+  std::vector<std::string> take_remarks() { return std::exchange(remarks_, {}); }
   // The last round that has ended since the last call, as ESync's state server shows it in JSON, of
   // a pacer that decides how many steps a task has; "" if none has. By worker: its number, steps,
   // seconds of the last, the time of its end in seconds since the pacer's first worker came,
@@ -79,6 +73,7 @@ class Pacer {
 
  protected:
   std::vector<Start> starts_;
+  std::vector<std::string> remarks_;
   std::string ended_round_;
 };
 

@@ -55,7 +55,7 @@ class Coordinator : Membership {
   using Membership::finished, Membership::ended;
   // Lines for the log since the last call: stragglers, outputs that were averaged without some
   // worker, and what the pacer says.
-  using Membership::take_warnings;
+  Lines take_warnings() { return members.take_warnings(); }
   // As in Pacer.
   std::string take_round() { return pacing.take_round(); }
 

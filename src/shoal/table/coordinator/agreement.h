@@ -113,13 +113,13 @@ class Agreement {
   bool is_due() const { return open_ || to_do_ != Want::kNothing; }
   // They have met: what they do.
   Want take() { return std::exchange(to_do_, Want::kNothing); }
-  // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
-  std::string waiting_for() const {
+  // "agreement on a stop: waiting for rank 2", if there is something to agree on.
+  void waiting_for(Lines& lines) const {
     constexpr const char* kNames[] = {"nothing", "a snapshot", "a stop", "a stop to be continued",
                                       "the next generation"};
-    if (!open_) return {};
-    return members_.waiting_for(str("agreement on ", kNames[static_cast<int>(want_)]),
-                                members_.active(), clocks_);
+    if (open_)
+      lines.push_back(members_.waiting_for(str("agreement on ", kNames[static_cast<int>(want_)]),
+                                           members_.active(), clocks_));
   }
 
  private:

@@ -47,12 +47,7 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
     case Topic::kBegin: return pacing.begin(rank, ask);
     case Topic::kJudge: return pacing.judge(rank, ask);
     case Topic::kScheme: return next_scheme(rank, ask);
-    case Topic::kReport: {
-      Result<std::string> line = stragglers.take(rank, ask.body);
-      if (!line.ok()) return line.error();
-      warn(std::move(line).value());
-      return {};
-    }
+    case Topic::kReport: return stragglers.take(rank, ask.body);
     default:
       return members.broken(rank, " asks for topic ", static_cast<int>(ask.topic),
                             ", which is not known here");
@@ -90,8 +85,9 @@ std::optional<Error> Coordinator::stuck() {
   };
   if (active.empty() || agreement.is_due() || !std::ranges::all_of(active, waits))
     return std::nullopt;
-  std::vector<std::string> places = rounds.places();
-  for (std::string& place : pacing.places()) places.push_back(std::move(place));
+  Lines places;
+  rounds.places(places);
+  pacing.places(places);
   return broken("the workers wait for each other in different places and none can go on: ",
                 shoal::join(places, "; "), ". Do all run the same program, solver and iterations?");
 }
@@ -126,8 +122,6 @@ Status Coordinator::handle(Rank rank, const Message& message) {
   if (const auto* norm = std::get_if<Norm>(&message)) return norms.take(rank, *norm);
   if (!ask) return wrong(" to the coordinator");
   const Status status = this->ask(rank, *ask);
-  warn(outputs.take_warning());
-  for (std::string& line : pacing.take_remarks()) warn(std::move(line));
   if (std::optional<Error> fault = stuck()) end(*std::move(fault), kNoRank);
   return status;
 }
@@ -162,10 +156,11 @@ std::string Coordinator::waiting_for() {
   if (ended() || finished()) return {};
   if (const std::vector<Rank> absent = missing(); !absent.empty())
     return "start: waiting for " + members.names(absent);
-  std::vector<std::string> lines = rounds.waiting_for();
-  for (std::string& line : norms.waiting_for()) lines.push_back(std::move(line));
-  for (std::string line : {agreement.waiting_for(), pacing.waiting_for()})
-    if (!line.empty()) lines.push_back(std::move(line));
+  Lines lines;
+  rounds.waiting_for(lines);
+  norms.waiting_for(lines);
+  agreement.waiting_for(lines);
+  pacing.waiting_for(lines);
   if (any_done()) lines.push_back("end: waiting for " + members.names(members.active()));
   return shoal::join(lines, "; ");
 }

@@ -16,6 +16,9 @@ struct Dispatch {
   Message message;
 };
 
+// Lines for people.
+using Lines = std::vector<std::string>;
+
 struct Member {
   bool joined = false, done = false;
   bool leaving = false, left = false;  // wants to leave, and is still here; has left in order
@@ -69,6 +72,9 @@ class Members {
   void move_messages_to(std::vector<Dispatch>& out) {
     std::ranges::move(std::exchange(said_, {}), std::back_inserter(out));
   }
+  // Lines for the log.
+  void warn(std::string line) { warnings_.push_back(std::move(line)); }
+  Lines take_warnings() { return std::exchange(warnings_, {}); }
 
   Rank rank_of_worker(std::int32_t worker) const {
     return which([&](const Member& member) { return member.worker == worker; }).at(0);
@@ -76,7 +82,7 @@ class Members {
 
   // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
   std::string name(Rank rank) const {
-    std::vector<std::string> known;
+    Lines known;
     if (rank < size() && !members_[rank].body.host.empty())
       known.push_back("host " + members_[rank].body.host);
     if (rank < size() && members_[rank].clock >= 0)
@@ -84,7 +90,7 @@ class Members {
     return str("rank ", rank, known.empty() ? "" : " (" + join(known) + ")");
   }
   std::string names(std::span<const Rank> ranks) const {
-    std::vector<std::string> words;
+    Lines words;
     for (const Rank rank : ranks) words.push_back(name(rank));
     return join(words);
   }
@@ -105,6 +111,7 @@ class Members {
   Rank next_ = founding_;  // to be handed out; founding_: none
   std::vector<Member> members_;
   std::vector<Dispatch> said_;
+  Lines warnings_;
 };
 
 std::string numbers_to_bytes(std::span<const double> numbers);

@@ -124,9 +124,7 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
       return members.broken(rank, " sends ", wrong);
     ends[rank] = std::move(end).value();
   }
-  const std::vector<Rank> new_ones = members.which([&](const Member& member) {
-    return member.here() && !in_roster(static_cast<Rank>(&member - &members[0]));
-  });
+  const std::vector<Rank> new_ones = newcomers();
   const std::vector<Rank> leaving =
       members.which([](const Member& member) { return member.leaving && !member.left; });
   roster_ = regrouping.next(ends, [this](Rank rank) { return stragglers.seconds(rank); });
@@ -157,8 +155,8 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   // the others hear of it when the next generation begins
   const bool asks = body.value().at_end || !member.works();
   if (const std::string why = finished_ ? "" : why_it_stays(rank); !why.empty()) {
-    warn(str(members.name(rank), " is told to leave, and ", why,
-             ": the whole job stops, to be continued"));
+    members.warn(str(members.name(rank), " is told to leave, and ", why,
+                     ": the whole job stops, to be continued"));
     agreement.want(Want::kRequeue);
     if (asks) members.say(rank, Answer{Topic::kLeave, ask.clock, encode_may_leave(false)});
     return {};
@@ -231,8 +229,7 @@ void Membership::take_out(Rank rank) {
 
 void Membership::finish() {
   finished_ = true;
-  for (Rank rank = 0; rank < members.size(); ++rank)
-    if (members[rank].here() && !in_roster(rank)) join_late(rank);
+  for (const Rank rank : newcomers()) join_late(rank);
   for (const Rank rank : members.which([](const Member& member) {
          return member.asks_to_leave && member.done && !member.left;
        }))
@@ -256,7 +253,8 @@ void Membership::lose(Rank rank, Code code, const std::string& why) {
   const bool known = rank < members.size();
   if (known && members[rank].left) return;
   if (known && !members.is_founding(rank) && !in_roster(rank)) {  // it had not joined yet
-    if (members[rank].joined) warn(str(members.name(rank), " wanted to join, and does not: ", why));
+    if (members[rank].joined)
+      members.warn(str(members.name(rank), " wanted to join, and does not: ", why));
     members[rank].left = true;
     return;
   }

@@ -56,12 +56,13 @@ class Membership {
   // Why the job was ended for all; null if it was not.
   const Error* ended() const { return ended_ ? &*ended_ : nullptr; }
   bool any_done() const { return !done_at_.empty(); }
-  void warn(std::string line) {
-    if (!line.empty()) warnings_.push_back(std::move(line));
-  }
-  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
  private:
+  // Those that have joined since the generation began.
+  std::vector<Rank> newcomers() const {
+    return members.which(
+        [this](const Member& member) { return member.here() && !in_roster(member.body.rank); });
+  }
   Result<std::string> next_generation(const Rounds::Round& round);
   void join_late(Rank rank);
   Status join_again(Rank rank, const Ask& ask);
@@ -86,7 +87,6 @@ class Membership {
   std::optional<Error> ended_;
   bool finished_ = false;
   std::map<Rank, Clock> done_at_;  // clocks of kDone, by rank
-  std::vector<std::string> warnings_;
 };
 
 }  // namespace shoal::table

@@ -45,11 +45,9 @@ class Norms {
     open_.clear();
     totals_.clear();
   }
-  std::vector<std::string> waiting_for() const {
-    std::vector<std::string> lines;
+  void waiting_for(Lines& lines) const {
     for (const auto& [key, parts] : open_)
       lines.push_back(members_.waiting_for(str("norm ", key.second), members_.servers(), parts));
-    return lines;
   }
 
  private:

@@ -40,9 +40,9 @@ class Outputs {
     close();
     if (open_.size() > kMostOpen) {
       if (!std::exchange(warned_, true))
-        warning_ = str("outputs of iteration ", open_.begin()->first,
-                       " are averaged without some worker that is ", kMostOpen,
-                       " iterations behind; the same holds for later ones");
+        members_.warn(str("outputs of iteration ", open_.begin()->first,
+                          " are averaged without some worker that is ", kMostOpen,
+                          " iterations behind; the same holds for later ones"));
       close_first();
     }
     return {};
@@ -57,8 +57,6 @@ class Outputs {
     }))
       close_first();
   }
-  // A line for the log if the bound was met since the last call; "" otherwise.
-  std::string take_warning() { return std::exchange(warning_, {}); }
 
  private:
   // by rank, which is the order of workers
@@ -84,7 +82,6 @@ class Outputs {
   std::map<Rank, Clock> next_;          // clock that each may speak of, by rank
   std::map<Clock, std::string> means_;  // of the last rounds, should worker 0 ask again
   bool warned_ = false;
-  std::string warning_;
 };
 
 }  // namespace shoal::table

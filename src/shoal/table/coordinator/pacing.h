@@ -72,8 +72,11 @@ class Pacing {
     if (worker.judged && question < *worker.judged) return {};
     if (!worker.judged || question != *worker.judged) {
       Verdict verdict = Verdict::kPush;
-      if (worker.takes_part)
+      if (worker.takes_part) {
         verdict = pacer_->judge(number_of(rank), ask.clock, report.value(), members_.now);
+        for (const std::string& words : pacer_->take_remarks())
+          members_.warn(str(members_.name(rank), ' ', words));
+      }
       if (pool_ && verdict == Verdict::kDrop) ++pool_->left;
       worker.judged = question;
       worker.verdict = encode(VerdictBody{report.value().steps, verdict});
@@ -107,15 +110,13 @@ class Pacing {
   }
   bool waits(Rank rank) { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
-  std::vector<std::string> places() {
-    std::vector<std::string> lines;
+  void places(Lines& lines) {
     for (const Rank rank : members_.active())
       if (waits(rank))
         lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
-    return lines;
   }
-  // "begin 7: waiting for rank 2 (host b)", or "" if nobody waits for a start.
-  std::string waiting_for() {
+  // "begin 7: waiting for rank 2 (host b)", if somebody waits for a start.
+  void waiting_for(Lines& lines) {
     std::optional<Clock> first;
     std::vector<Rank> others;
     for (const Rank rank : members_.active()) {
@@ -124,16 +125,9 @@ class Pacing {
       else if (!first || *workers_[rank].waits < *first)
         first = workers_[rank].waits;
     }
-    if (!first) return "";
-    return str("begin ", *first, ": waiting for ",
-               others.empty() ? "nobody" : members_.names(others));
-  }
-  std::vector<std::string> take_remarks() {
-    std::vector<std::string> lines;
-    if (!pacer_) return lines;
-    for (const Remark& remark : pacer_->take_remarks())
-      lines.push_back(str(members_.name(static_cast<Rank>(remark.worker)), ' ', remark.words));
-    return lines;
+    if (first)
+      lines.push_back(str("begin ", *first, ": waiting for ",
+                          others.empty() ? "nobody" : members_.names(others)));
   }
 
   std::string take_round() { return pacer_ ? pacer_->take_round() : ""; }

@@ -56,21 +56,17 @@ class Rounds {
   // Why a round that is complete has no answer, if that is so.
   const std::optional<Error>& mismatch() const { return mismatch_; }
   // "rank 2 (host b) in barrier 500", one line for each open round.
-  std::vector<std::string> places() const {
-    std::vector<std::string> lines;
+  void places(Lines& lines) const {
     for (const auto& [key, round] : open_) {
       std::vector<Rank> ranks;
       for (const auto& [rank, body] : round) ranks.push_back(rank);
       lines.push_back(str(members_.names(ranks), " in ", name_of(key)));
     }
-    return lines;
   }
   // "barrier 500: waiting for rank 2", one line for each open round.
-  std::vector<std::string> waiting_for() const {
-    std::vector<std::string> lines;
+  void waiting_for(Lines& lines) const {
     for (const auto& [key, round] : open_)
       lines.push_back(members_.waiting_for(name_of(key), members_.active(), round));
-    return lines;
   }
 
  private:

@@ -14,21 +14,22 @@ class Stragglers {
   static constexpr double kTimesTheMedian = 2;
 
   explicit Stragglers(Members& members) : members_(members) {}
-  // Returns a line for the log when a worker's time for an iteration, waiting for rows apart, is
-  // more than twice the median of all for the fifth report in a row; once for each such row. ""
-  // otherwise.
-  Result<std::string> take(Rank rank, std::string_view body) {
+  // Warns when a worker's time for an iteration, waiting for rows apart, is more than twice the
+  // median of all for the fifth report in a row; once for each such row.
+  Status take(Rank rank, std::string_view body) {
     const Result<ReportBody> report = decode<ReportBody>(body);
     if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
     Worker& worker = workers_[rank];
-    if (report.value().iterations == 0) return std::string();
+    if (report.value().iterations == 0) return {};
     worker.last = report.value();
     const double own = seconds(rank), middle = median();
     worker.slow = own > kTimesTheMedian * middle ? worker.slow + 1 : 0;
-    if (worker.slow != kInARow) return std::string();
-    return str("straggler: ", members_.name(rank), " needs ", std::setprecision(3), own,
-               " s for an iteration, the median of all is ", middle, " s, for ", kInARow,
-               " reports in a row; the largest part of its time is ", largest_part(*worker.last));
+    if (worker.slow == kInARow)
+      members_.warn(str("straggler: ", members_.name(rank), " needs ", std::setprecision(3), own,
+                        " s for an iteration, the median of all is ", middle, " s, for ", kInARow,
+                        " reports in a row; the largest part of its time is ",
+                        largest_part(*worker.last)));
+    return {};
   }
   // That one iteration took a worker in its last report, without the time in which it waited for
   // others; 0: there was none.

@@ -25,18 +25,18 @@ class CompletionWindow final : public Pacer {
   void join(int worker, Instant) override {
     workers_[worker] = 0;
     if (!begun_) {
-      limit_ = std::max(limit_, static_cast<std::int64_t>(workers_.size()));
+      limit_ = std::max(limit_, workers_.size());
       return;
     }
     ring_.insert(ring_.begin() + next_, worker);
     ++limit_;
-    next_ = (next_ + 1) % static_cast<std::size_t>(limit_);
+    next_ = (next_ + 1) % limit_;
   }
   // The oldest in the ring is forgotten, whoever left.
   void leave(int worker, Instant) override {
     workers_.erase(worker);
     if (is_full()) ring_.erase(ring_.begin() + next_);
-    if (static_cast<std::int64_t>(next_) == --limit_) next_ = 0;
+    if (next_ == --limit_) next_ = 0;
   }
   void ready(int worker, Clock, const TaskReport&, Instant) override {
     begun_ = true;
@@ -50,33 +50,31 @@ class CompletionWindow final : public Pacer {
       ring_[next_] = worker;
     else
       ring_.push_back(worker);
-    next_ = (next_ + 1) % static_cast<std::size_t>(limit_);
+    next_ = (next_ + 1) % limit_;
     const bool all_the_same = merge_every_ > 0 && (in_a_row + 1) % merge_every_ == 0;
     in_a_row = fresh ? 0 : in_a_row + 1;
     if (fresh || all_the_same) return Verdict::kPush;
     if (in_a_row == kStarved && merge_every_ == 0)
       remarks_.push_back(
-          {worker, str("has had its last ", kStarved, " tasks thrown away: ", limit_,
-                       " others or more were finished during each. A larger weedout, or "
-                       "merge_every, lets it count")});
+          str("has had its last ", kStarved, " tasks thrown away: ", limit_,
+              " others or more were finished during each. A larger weedout, or merge_every, lets "
+              "it count"));
     return Verdict::kDrop;
   }
   // who finished last, the place of the oldest once it is full, and how many that takes
   const std::vector<int>& ring() const { return ring_; }
   std::size_t next() const { return next_; }
-  std::int64_t limit() const { return limit_; }
-  std::vector<Remark> take_remarks() override { return std::exchange(remarks_, {}); }
+  std::size_t limit() const { return limit_; }
 
  private:
-  bool is_full() const { return static_cast<std::int64_t>(ring_.size()) == limit_; }
+  bool is_full() const { return ring_.size() == limit_; }
 
-  std::int64_t limit_;  // of the ring
+  std::size_t limit_;  // of the ring
   const std::int64_t merge_every_;
   bool begun_ = false;
   std::vector<int> ring_;
   std::size_t next_ = 0;        // the oldest, once the ring is full
   std::map<int, int> workers_;  // tasks in a row that were late
-  std::vector<Remark> remarks_;
 };
 
 }  // namespace shoal::table
