@@ -82,56 +82,48 @@ class Rounds {
       return false;
     return std::ranges::all_of(members_.active(), [&](Rank rank) { return round.contains(rank); });
   }
-  void answer(const Key& key, const Round& round) {
+  // The answer to all; of a gather, to the chief alone.
+  Result<std::string> made(const Key& key, const Round& round) {
     const Rank chief = members_.rank_of_worker(0);
-    std::string chiefs, others;
-    if (key.first == Topic::kMeet) {
-      chiefs = others = encode(agreement_.take());
-    } else if (key.first == Topic::kRegroup) {
-      Result<std::string> roster = regroup_(round);
-      if (!roster.ok()) {
-        mismatch_ = roster.error();
-        return;
-      }
-      chiefs = others = std::move(roster).value();
-    } else if (key.first == Topic::kGather) {
-      chiefs = gathered(round);
-    } else if (key.first == Topic::kSum) {
-      const std::optional<std::string> total = sum(key, round);
-      if (!total) return;
-      chiefs = others = *total;
-    } else if (key.first == Topic::kShare) {
-      if (!round.contains(chief)) {
-        mismatch_ = broken(name_of(key), " can have no answer: worker 0, ", members_.name(chief),
-                           ", is done already");
-        return;
-      }
-      chiefs = others = round.at(chief);
-    } else if (const auto first = round.find(chief); first != round.end()) {
-      chiefs = others = first->second;
+    const auto chiefs = round.find(chief);
+    switch (key.first) {
+      case Topic::kMeet: return encode(agreement_.take());
+      case Topic::kRegroup: return regroup_(round);
+      case Topic::kGather: return gathered(round);
+      case Topic::kSum: return sum(key, round);
+      default: break;
     }
-    const auto to_chief = std::make_shared<const std::string>(std::move(chiefs));
-    const auto to_others = std::make_shared<const std::string>(std::move(others));
-    for (const auto& [rank, body] : round) {
+    if (chiefs != round.end()) return chiefs->second;
+    if (key.first == Topic::kBarrier) return std::string();
+    return broken(name_of(key), " can have no answer: worker 0, ", members_.name(chief),
+                  ", is done already");
+  }
+  void answer(const Key& key, const Round& round) {
+    Result<std::string> made = this->made(key, round);
+    if (!made.ok()) {
+      mismatch_ = made.error();
+      return;
+    }
+    const auto body = std::make_shared<const std::string>(std::move(made).value());
+    const auto nothing = std::make_shared<const std::string>();
+    for (const auto& [rank, said] : round) {
       Worker& worker = workers_[rank];
       worker.waits.reset();
       worker.last = key;
       worker.answered[key.first] = key.second;
-      worker.answer = rank == chief ? to_chief : to_others;
+      worker.answer = key.first == Topic::kGather && members_[rank].worker != 0 ? nothing : body;
       members_.say(rank, Answer{key.first, key.second, *worker.answer});
     }
   }
   // In the order of workers, so that the same numbers give the same bits whoever came first.
-  std::optional<std::string> sum(const Key& key, const Round& round) {
+  Result<std::string> sum(const Key& key, const Round& round) const {
     std::vector<double> total = bytes_to_numbers(round.begin()->second);
     for (auto next = std::next(round.begin()); next != round.end(); ++next) {
       const std::vector<double> numbers = bytes_to_numbers(next->second);
-      if (numbers.size() != total.size()) {
-        mismatch_ = broken("in ", name_of(key), " ", members_.name(next->first), " has ",
-                           numbers.size(), " numbers where ", members_.name(round.begin()->first),
-                           " has ", total.size(), "; do both train the same net?");
-        return std::nullopt;
-      }
+      if (numbers.size() != total.size())
+        return broken("in ", name_of(key), " ", members_.name(next->first), " has ", numbers.size(),
+                      " numbers where ", members_.name(round.begin()->first), " has ", total.size(),
+                      "; do both train the same net?");
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += numbers[i];
     }
     return numbers_to_bytes(total);
