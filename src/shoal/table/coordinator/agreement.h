@@ -24,9 +24,9 @@ class Agreement {
     if (!want.ok() || want.value() == Want::kNothing)
       return members_.broken(rank, " asks for a pause and does not say for what (", ask.body.size(),
                              " bytes)");
-    const Wanted wanted{ask.clock, want.value()};
+    const std::pair wanted(ask.clock, want.value());
     if (std::exchange(wanted_[rank], wanted) == wanted) return {};
-    this->want(wanted.want);
+    this->want(wanted.second);
     return {};
   }
   // The coordinator's own.
@@ -41,8 +41,7 @@ class Agreement {
     want_ = both;
     if (std::exchange(open_, true)) return;
     apart_ = false;
-    clocks_.clear();
-    done_.clear();
+    pauses_.clear();
     for (const Rank worker : members_.active())
       members_.say(worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}});
   }
@@ -57,8 +56,7 @@ class Agreement {
       if (!apart_) members_.say(rank, agreed_);
       return {};
     }
-    clocks_.try_emplace(rank, ask.clock);
-    done_.try_emplace(rank, apart ? get_le<Clock>(ask.body) : 0);
+    pauses_.try_emplace(rank, Pause{ask.clock, apart ? get_le<Clock>(ask.body) : 0});
     apart_ = apart_ || apart;
     close();
     return {};
@@ -81,7 +79,7 @@ class Agreement {
   // Goes on without workers that are done now.
   void close() {
     const std::vector<Rank> active = members_.active();
-    if (!open_ || !std::ranges::all_of(active, [&](Rank rank) { return clocks_.contains(rank); }))
+    if (!open_ || !std::ranges::all_of(active, [&](Rank rank) { return pauses_.contains(rank); }))
       return;
     open_ = false;
     if (active.empty()) return;
@@ -90,14 +88,14 @@ class Agreement {
     if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
     Clock least = kUnbounded;
     for (const Rank rank : active)
-      agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));
+      agreed = std::max(agreed, pauses_[rank].clock), least = std::min(least, pauses_[rank].clock);
     agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
     if (apart_) to_do_ = more_urgent(to_do_, want_);
     stops_.erase(stops_.begin(), stops_.lower_bound(least));
     if (!apart_) stops_.insert(agreed);
     for (const Rank rank : active) {
       Directive directive = agreed_;
-      if (apart_) directive.clock = clocks_.at(rank);
+      if (apart_) directive.clock = pauses_[rank].clock;
       members_.say(rank, directive);
     }
   }
@@ -119,14 +117,14 @@ class Agreement {
                                       "the next generation"};
     if (open_)
       lines.push_back(members_.waiting_for(str("agreement on ", kNames[static_cast<int>(want_)]),
-                                           members_.active(), clocks_));
+                                           members_.active(), pauses_));
   }
 
  private:
-  struct Wanted {
-    Clock clock = -1;
-    Want want = Want::kNothing;
-    bool operator==(const Wanted&) const = default;
+  // A worker's word in this agreement.
+  struct Pause {
+    Clock clock = 0;
+    Clock done = 0;  // iterations of the generation, of workers that are apart
   };
 
   // One of them that has begun an iteration waits at its end for the others'. Their clocks differ
@@ -134,27 +132,25 @@ class Agreement {
   void align() {
     for (const std::vector<int>& workers : scheme_.groups) {
       Clock most = 0;
-      std::vector<Rank> ranks;
+      std::vector<Pause*> pauses;
       for (const int worker : workers)
-        if (const Rank rank = members_.rank_of_worker(worker); clocks_.contains(rank))
-          ranks.push_back(rank);
-      for (const Rank rank : ranks) most = std::max(most, done_.at(rank));
-      for (const Rank rank : ranks) clocks_.at(rank) += most - done_.at(rank);
+        if (const auto said = pauses_.find(members_.rank_of_worker(worker)); said != pauses_.end())
+          pauses.push_back(&said->second);
+      for (const Pause* pause : pauses) most = std::max(most, pause->done);
+      for (Pause* const pause : pauses) pause->clock += most - pause->done;
     }
   }
 
   Members& members_;
   const SchemeSpec& scheme_;
-  std::map<Rank, Wanted> wanted_;  // last, by rank
+  std::map<Rank, std::pair<Clock, Want>> wanted_;  // last, and at which clock, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
   Want put_off_ = Want::kNothing;  // until the next generation, and is agreed on in that
   bool passes_ = false;            // this one does
   Clock ended_ = 0;
-  std::map<Rank, Clock> clocks_;  // said in this agreement
-  // iterations of the generation, of workers that are apart
-  std::map<Rank, Clock> done_;
-  Directive agreed_{};  // the last one's; clocks of agreements rise
+  std::map<Rank, Pause> pauses_;  // said in this agreement
+  Directive agreed_{};            // the last one's; clocks of agreements rise
   // agreed on with a bound, at which somebody may still be
   std::set<Clock> stops_;
   bool apart_ = false;           // workers have clocks of their own

@@ -55,14 +55,12 @@ std::string difference(const std::string& one, std::string_view one_text, const 
     return str(one, " has the same net, solver and scheme as ", other, " but for blanks");
   // A line that the other side has not got at all is told from one that has another value.
   const bool same_key = in_a && in_b && key_of(a[at]) == key_of(b[at]);
-  if (in_a && (!in_b || (!same_key && has_later(a, at, b[at]))))
-    return str(one, ' ', verb, " with '", a[at], "'", place_of(a, at), " where ", other,
-               " has no such line");
-  if (in_b && (!in_a || (!same_key && has_later(b, at, a[at]))))
+  const bool only_a = in_a && (!in_b || (!same_key && has_later(a, at, b[at])));
+  if (!only_a && (!in_a || (!same_key && has_later(b, at, a[at]))))
     return str(one, ' ', verb, " without '", b[at], "'", place_of(b, at), ", which ", other,
                " has");
-  return str(one, ' ', verb, " with '", a[at], "'", place_of(a, at), " where ", other, " has '",
-             b[at], "'");
+  return str(one, ' ', verb, " with '", a[at], "'", place_of(a, at), " where ", other, " has ",
+             only_a ? "no such line" : "'" + b[at] + "'");
 }
 
 }  // namespace shoal::table

@@ -143,15 +143,17 @@ class Regrouping {
     for (Rank rank = 0; rank < members_.size(); ++rank) {
       const Member& member = members_[rank];
       const auto clock = clocks.find(rank);
-      RosterBody::Process& process = roster_.processes.emplace_back();
-      process = {.rank = rank,
-                 .worker = member.worker,
-                 .server = member.server,
-                 .host = member.body.host,
-                 .address = member.body.address};
-      if (member.works()) process.clock = least, process.weight = member.weight;
-      if (clock != clocks.end()) process.clock = clock->second;
-      if (member.serves()) process.bandwidth = member.bandwidth.value_or(usual);
+      roster_.processes.push_back(
+          {.rank = rank,
+           .worker = member.worker,
+           .server = member.server,
+           .host = member.body.host,
+           .address = member.body.address,
+           .clock = clock != clocks.end() ? clock->second
+                    : member.works()      ? least
+                                          : 0,
+           .weight = member.works() ? member.weight : 0,
+           .bandwidth = member.serves() ? member.bandwidth.value_or(usual) : 0});
     }
   }
 
