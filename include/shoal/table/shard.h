@@ -36,7 +36,7 @@ struct ShardCounters {
   std::uint64_t parked = 0;   // reads that had to wait
   std::uint64_t late = 0;     // messages of an earlier generation
   // how many reads were so many clocks ahead of the slowest worker; the last: or more
-  std::vector<std::uint64_t> staleness;
+  Staleness staleness{};
 };
 
 // Of one worker's pushes to rows of this server.

@@ -23,12 +23,11 @@ struct Traffic {
 // Counts since the start of how stale pushes and reads were: how often 0, 1, 2 ...; the last: or
 // more.
 struct StalenessCounts {
-  static constexpr std::size_t kClasses = kStalenessClasses;
   // versions that others made of a row between the read that a push was computed from and its
   // answer
-  std::array<std::uint64_t, kClasses> pushes{};
+  Staleness pushes{};
   // clocks that the reader of a row was ahead of the slowest worker
-  std::array<std::uint64_t, kClasses> reads{};
+  Staleness reads{};
   // pushes that had nothing in them, or whose answer shows that they were not merged
   std::uint64_t drops = 0;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -23,9 +24,15 @@ using Generation = std::uint32_t;  // counts the plans of a job, the first 0
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
 inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row
 inline constexpr std::size_t kMaxPayloadBytes = 8u << 20;  // of one frame, whatever its codec
-inline constexpr std::size_t kStalenessClasses = 64;       // of a histogram; the last: or more
 inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
 inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's name and parameters
+
+// How often something was 0, 1, 2 ... clocks or versions behind; the last: or more.
+using Staleness = std::array<std::uint64_t, 64>;
+// The place there of so many.
+inline std::size_t staleness_class(std::int64_t behind) {
+  return std::clamp<std::int64_t>(behind, 0, std::tuple_size_v<Staleness> - 1);
+}
 
 // A row's numbers. They do not change while a copy of `owner` exists. Without an owner they are
 // good for as long as the function that handed them out says.

@@ -143,7 +143,7 @@ table::StalenessCounts SimulatedJob::staleness(int worker) const {
 }
 
 Histogram SimulatedJob::version_staleness() const {
-  Histogram all(table::StalenessCounts::kClasses);
+  Histogram all(table::Staleness().size());
   for (int worker = 0; worker < workers(); ++worker) add(staleness(worker).pushes, all);
   return all;
 }
@@ -183,7 +183,6 @@ table::ShardCounters SimulatedJob::counters() const {
     all.merges += one.merges;
     all.contributions += one.contributions;
     all.dropped += one.dropped;
-    all.staleness.resize(std::max(all.staleness.size(), one.staleness.size()));
     add(one.staleness, all.staleness);
   }
   return all;

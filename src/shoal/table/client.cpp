@@ -202,18 +202,13 @@ void Client::arrive(Slot slot, Version version) {
   if (part_of(slot) != Part::kWeights) return;
   versions_[slot / kParts] = version;
   std::optional<Push>& push = pushes_[slot / kParts];
-  if (push) count(*push, version);
-  push.reset();
-}
-
-// One of the versions since is the push's own, unless there was none for it.
-void Client::count(const Push& push, Version version) {
-  if (push.weight == 0 || version <= push.base) {
+  if (!push) return;
+  // one of the versions since is the push's own, unless there was none for it
+  if (push->weight == 0 || version <= push->base)
     ++staleness_.drops;
-    return;
-  }
-  const auto others = static_cast<std::size_t>(version - push.base - 1);
-  ++staleness_.pushes[std::min(others, StalenessCounts::kClasses - 1)];
+  else
+    ++staleness_.pushes[staleness_class(version - push->base - 1)];
+  push.reset();
 }
 
 // The server has not got the push, and never will unless it is sent again. One that was

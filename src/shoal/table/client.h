@@ -125,7 +125,6 @@ class Client {
   const Codec& codec_of(const RowMessage& row) const;
   void be_patient(Slot slot, int times, Instant now);
   void arrive(Slot slot, Version version);
-  void count(const Push& push, Version version);
   bool expects(const RowMessage& row) const;
   Result<bool> handle_row(int server, const RowMessage& message);
   Result<bool> handle_need(int server, const NeedPush& message);

@@ -24,9 +24,7 @@ std::optional<Generation> generation_of(const Message& message) {
 
 Shard::Shard(int server, SchemeMaker maker, CodecFinder codecs)
     : maker_(std::move(maker)),
-      keeps_(std::make_unique<ShardKeeps>(ShardKeeps{.server = server, .codecs = codecs})) {
-  keeps_->counters.staleness.resize(kStalenessClasses);
-}
+      keeps_(std::make_unique<ShardKeeps>(ShardKeeps{.server = server, .codecs = codecs})) {}
 Shard::~Shard() = default;
 
 int Shard::workers() const { return rows_ ? rows_->plan().workers : 0; }

@@ -253,9 +253,7 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
   const std::span<const Contribution> held = row.view().held;
   for (const std::size_t i : merge.take) {
     std::vector<std::uint64_t>& staleness = keeps_.counts[held[i].worker].staleness;
-    const std::size_t versions =
-        std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)),
-                 kStalenessClasses - 1);
+    const std::size_t versions = staleness_class(row.version() - held[i].base);
     if (staleness.size() <= versions) staleness.resize(versions + 1);
     ++staleness[versions];
   }
@@ -271,10 +269,8 @@ void ShardRows::answer_reader(ShardRow& row, int worker, Outbox& out) {
   if (!row.is_waiting(worker) || !row.can_read(*scheme_, worker)) return;
   RowMessage answer = row.answer(*scheme_, worker);
   answer.generation = plan_.generation;
-  if (row.row.learns) {
-    const Clock ahead = std::max<Clock>(0, answer.clock - row.view().slowest);
-    ++keeps_.counters.staleness[std::min(static_cast<std::size_t>(ahead), kStalenessClasses - 1)];
-  }
+  if (row.row.learns)
+    ++keeps_.counters.staleness[staleness_class(answer.clock - row.view().slowest)];
   out.push_back({worker, std::move(answer)});
 }
 

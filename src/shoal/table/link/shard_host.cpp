@@ -75,9 +75,8 @@ void ShardHost::handle(Rank rank, const Message& message) {
   dispatch(out);
   if (!status.ok()) coordinator_.report(rank, -1, status.error());
   if (asked_.exchange(false)) {
-    const std::vector<std::uint64_t> counts = shard_->counters().staleness;
     MutexLock lock(process_.mutex);
-    std::copy_n(counts.begin(), std::min(counts.size(), reads_.size()), reads_.begin());
+    reads_ = shard_->counters().staleness;
   }
 }
 

@@ -32,7 +32,7 @@ class ShardHost final : public PeerOwner {
   void close(bool with_bye) { peers_.close(with_bye); }
   // Reads by how far ahead the reader was. A call makes the shard publish new counts with its next
   // message, and returns those that it published last.
-  std::array<std::uint64_t, StalenessCounts::kClasses> reads() {
+  Staleness reads() {
     asked_ = true;
     MutexLock lock(process_.mutex);
     return reads_;
@@ -84,7 +84,7 @@ class ShardHost final : public PeerOwner {
   bool stopped_ = false;
 
   std::atomic<bool> asked_{false};  // for new counts
-  std::array<std::uint64_t, StalenessCounts::kClasses> reads_ GUARDED_BY(process_.mutex){};
+  Staleness reads_ GUARDED_BY(process_.mutex){};
 
   Peers peers_;
 };
