@@ -11,7 +11,7 @@
 #include "shoal/solver/exchange.h"
 #include "shoal/solver/team.h"
 #include "shoal/table/placement.h"
-#include "shoal/table/shard.h"
+#include "shoal/table/scheme.h"
 #include "shoal/table/table.h"
 
 namespace shoal {

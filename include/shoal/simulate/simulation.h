@@ -5,7 +5,6 @@
 
 #include "shoal/simulate/cluster.h"
 #include "shoal/solver/solver.h"
-#include "shoal/table/shard.h"
 #include "shoal/table/table.h"
 
 namespace shoal::simulate {

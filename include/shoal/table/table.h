@@ -32,6 +32,20 @@ struct StalenessCounts {
   std::uint64_t drops = 0;
 };
 
+// Counts of a server since the start.
+struct ShardCounters {
+  // updates; pushes in them; pushes thrown away, left-out iterations among them
+  std::uint64_t merges = 0, contributions = 0, dropped = 0;
+  std::uint64_t repeated = 0;  // pushes that were there already
+  // pushes before an earlier one of their worker: asked for again, not kept
+  std::uint64_t early = 0;
+  std::uint64_t refused = 0;  // pushes with a NaN or an infinity
+  std::uint64_t parked = 0;   // reads that had to wait
+  std::uint64_t late = 0;     // messages of an earlier generation
+  // how many reads were so many clocks ahead of the slowest worker; the last: or more
+  Staleness staleness{};
+};
+
 // A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer:
 // lost or refused, kTimeout: stalled) that names who, since when and its last clock. After an error
 // every call returns it again.

@@ -1,7 +1,6 @@
 #include "shoal/table/shard.h"
 
 #include "shoal/table/broken.h"
-#include "shoal/table/shard_rows.h"
 
 namespace shoal::table {
 namespace {
@@ -22,47 +21,12 @@ std::optional<Generation> generation_of(const Message& message) {
 
 }  // namespace
 
-Shard::Shard(int server, SchemeMaker maker, CodecFinder codecs)
-    : maker_(std::move(maker)),
-      keeps_(std::make_unique<ShardKeeps>(ShardKeeps{.server = server, .codecs = codecs})) {}
-Shard::~Shard() = default;
-
-int Shard::workers() const { return rows_ ? rows_->plan().workers : 0; }
-
-void Shard::renumber(int server) { keeps_->server = server; }
-void Shard::leave(int worker, Outbox& out) {
-  if (worker >= 0 && worker < workers() && !rows_->is_gone(worker)) rows_->leave(worker, out);
-}
-std::optional<RowMessage> Shard::look(RowId id) const {
-  const ShardRow* row = rows_ ? rows_->find(id) : nullptr;
-  if (row == nullptr) return std::nullopt;
-  return RowMessage{
-      .row = id, .version = row->version(), .payload = as_payload(row->numbers(Part::kWeights))};
-}
-void Shard::share_out(ParallelFor parallel_for) { keeps_->parallel_for = std::move(parallel_for); }
-void Shard::count_only() {
-  keeps_->counts_only = std::make_unique_for_overwrite<float[]>(kMaxRowFloats);
-}
-bool Shard::ready() const { return rows_ && rows_->is_ready(); }
-const Plan* Shard::plan() const { return rows_ ? &rows_->plan() : nullptr; }
-Clock Shard::clock_of(int worker) const { return rows_ ? rows_->clock_of(worker) : 0; }
-ShardCounters Shard::counters() const { return keeps_->counters; }
-
-PushCounts Shard::counts_of(int worker) const {
-  const auto which = static_cast<std::size_t>(worker);
-  return which < keeps_->counts.size() ? keeps_->counts[which] : PushCounts();
-}
-
-std::size_t Shard::bytes_held() const {
-  return keeps_->spares.bytes() + (rows_ ? rows_->bytes() : 0);
-}
-
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(type_of(message));
   const std::optional<Generation> generation = generation_of(message);
   // who said it may have had another number then
   if (rows_ && generation && *generation < rows_->plan().generation) {
-    ++keeps_->counters.late;
+    ++keeps_.counters.late;
     return {};
   }
   if (const auto* total = std::get_if<NormTotal>(&message))
@@ -103,10 +67,10 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
     return {};
   }
   if (const std::string why = validate(said); !why.empty()) return wrong(": ", why);
-  if (const std::string why = unknown_codec(said, keeps_->codecs); !why.empty())
+  if (const std::string why = unknown_codec(said, keeps_.codecs); !why.empty())
     return wrong(": ", why);
-  if (keeps_->server >= said.servers)
-    return wrong(" is for ", said.servers, " servers, and this is server ", keeps_->server,
+  if (keeps_.server >= said.servers)
+    return wrong(" is for ", said.servers, " servers, and this is server ", keeps_.server,
                  " (the first is 0)");
   auto made = maker_(said.scheme);
   if (!made.ok()) return wrong(": ", made.error().message);
@@ -121,7 +85,7 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   if (const std::string why = rows_ ? rows_->why_not_over() : ""; !why.empty())
     return wrong(" of generation ", said.generation, " comes ", why);
   rows_.reset();  // there is not always memory for both generations
-  rows_ = std::make_unique<ShardRows>(said, std::move(made).value(), message.in_place, *keeps_);
+  rows_ = std::make_unique<ShardRows>(said, std::move(made).value(), message.in_place, keeps_);
   rows_->begin(out);
   return {};
 }

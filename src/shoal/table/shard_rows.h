@@ -3,11 +3,19 @@
 #pragma once
 
 #include "shoal/table/own_rows.h"
-#include "shoal/table/shard.h"
 #include "shoal/table/shard_row.h"
+#include "shoal/table/table.h"
 #include "shoal/table/written_row.h"
 
 namespace shoal::table {
+
+// Of one worker's pushes to rows of this server.
+struct PushCounts {
+  // how many were merged so many versions after the one that they were computed from; the last: or
+  // more
+  std::vector<std::uint64_t> staleness{};
+  std::uint64_t dropped = 0;  // as in ShardCounters
+};
 
 // The part of a shard that outlives generations.
 struct ShardKeeps {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "shoal/table/shard.h"
+#include "shoal/table/outbox.h"
 
 namespace shoal::table {
 
