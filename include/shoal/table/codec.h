@@ -29,7 +29,5 @@ const Codec& float32_codec();
 
 // As Codec::decode. A payload of another codec is an error.
 Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count);
-// Empty, or the first row's codec that `find` has not, in words.
-std::string unknown_codec(const Plan& plan, CodecFinder find);
 
 }  // namespace shoal::table

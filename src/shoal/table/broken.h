@@ -9,5 +9,10 @@ template <class... Args>
 Error broken(const Args&... args) {
   return {Code::kPeer, str(args...)};
 }
+// Makes such errors that all begin with these words.
+template <class... Start>
+auto broken_with(const Start&... start) {
+  return [=](const auto&... words) { return broken(start..., words...); };
+}
 
 }  // namespace shoal::table

@@ -29,11 +29,7 @@ Client::Client(const ClientOptions& options, const Plan& plan,
       waits_(own_.size() * kParts),
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
-      queues_(plan.servers) {
-  CHECK_GT(options.retry.count(), 0);
-  const std::string unknown = unknown_codec(plan, options.codecs);
-  CHECK(unknown.empty()) << unknown;
-}
+      queues_(plan.servers) {}
 
 // ---- the worker's side ----
 

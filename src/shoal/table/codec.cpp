@@ -38,15 +38,6 @@ Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size
                 static_cast<int>(codec.id()));
 }
 
-std::string unknown_codec(const Plan& plan, CodecFinder find) {
-  for (std::size_t row = 0; row < plan.rows.size(); ++row)
-    for (const CodecId id : {plan.rows[row].push_codec, plan.rows[row].pull_codec})
-      if (find(id) == nullptr)
-        return str("row ", row, " is in codec ", static_cast<int>(id),
-                   ", which this build does not have");
-  return "";
-}
-
 Payload owned(const Payload& payload) {
   if (payload.owner || payload.bytes.empty()) return payload;
   Payload copy{.codec = payload.codec};

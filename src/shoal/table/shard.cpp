@@ -34,32 +34,29 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
                ? rows_->total(*total, out)
                : broken("the coordinator sends the norm of clock ", total->clock,
                         ", and nothing is to be clipped");
+  const auto wrong = broken_with("worker ", worker, " sends a ", name);
   if (worker < 0 || (rows_ && worker >= workers()))
-    return broken("worker ", worker, " sends a ", name, ", and there are ", workers(),
-                  " (the first is 0)");
-  if (rows_ && rows_->is_gone(worker))
-    return broken("worker ", worker, " sends a ", name,
-                  ", and it is counted out since it was lost");
+    return wrong(", and there are ", workers(), " (the first is 0)");
+  if (rows_ && rows_->is_gone(worker)) return wrong(", and it is counted out since it was lost");
   const bool is_chiefs =
       std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
-  if (is_chiefs && worker != 0)
-    return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
+  if (is_chiefs && worker != 0) return wrong(", and only worker 0 may");
   if (const auto* said = std::get_if<PlanMessage>(&message)) return handle_plan(*said, out);
-  if (!rows_) return broken("worker ", worker, " sends a ", name, " before worker 0 sent the plan");
+  if (!rows_) return wrong(" before worker 0 sent the plan");
   if (generation && *generation > rows_->plan().generation)
-    return broken("worker ", worker, " sends a ", name, " of generation ", *generation,
-                  ", and this server is in generation ", rows_->plan().generation);
+    return wrong(" of generation ", *generation, ", and this server is in generation ",
+                 rows_->plan().generation);
   if (const auto* init = std::get_if<Init>(&message)) return rows_->init(*init, out);
   if (const auto* push = std::get_if<Push>(&message)) return rows_->push(worker, *push, out);
   if (const auto* get = std::get_if<Get>(&message)) return rows_->get(worker, *get, out);
   if (const auto* retire = std::get_if<Retire>(&message))
     return rows_->retire(worker, *retire, out);
-  return broken("worker ", worker, " sends a ", name, ", which is not for servers");
+  return wrong(", which is not for servers");
 }
 
 Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   const Plan& said = message.plan;
-  const auto wrong = [&](const auto&... words) { return broken("worker 0's plan", words...); };
+  const auto wrong = broken_with("worker 0's plan");
   if (rows_ && said.generation == rows_->plan().generation) {
     if (said != rows_->plan())
       return broken("worker 0 sends a second plan, which differs from its first");
@@ -67,8 +64,11 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
     return {};
   }
   if (const std::string why = validate(said); !why.empty()) return wrong(": ", why);
-  if (const std::string why = unknown_codec(said, keeps_.codecs); !why.empty())
-    return wrong(": ", why);
+  for (std::size_t row = 0; row < said.rows.size(); ++row)
+    for (const CodecId id : {said.rows[row].push_codec, said.rows[row].pull_codec})
+      if (keeps_.codecs(id) == nullptr)
+        return wrong(": row ", row, " is in codec ", static_cast<int>(id),
+                     ", which this build does not have");
   if (keeps_.server >= said.servers)
     return wrong(" is for ", said.servers, " servers, and this is server ", keeps_.server,
                  " (the first is 0)");

@@ -79,20 +79,17 @@ Status ShardRows::init(const Init& init, Outbox& out) {
   const Result<ShardRow*> found = row_of(init.row, "worker 0's Init");
   if (!found.ok()) return found.error();
   ShardRow& row = *found.value();
-  const int part = static_cast<int>(init.part);
-  if (part > optim::histories(plan_.rule.rule))
-    return broken("worker 0's Init of row ", init.row, " is of history ", part, "; ",
-                  optim::name_of(plan_.rule.rule), " keeps ", optim::histories(plan_.rule.rule));
+  const auto wrong = broken_with("worker 0's Init of row ", init.row);
+  const int part = static_cast<int>(init.part), kept = optim::histories(plan_.rule.rule);
+  if (part > kept)
+    return wrong(" is of history ", part, "; ", optim::name_of(plan_.rule.rule), " keeps ", kept);
   Result<Values> numbers = Values();
   const bool is_zeros = init.payload.bytes.empty() && init.part != Part::kWeights;
   if (!is_zeros) numbers = decode_with(float32_codec(), init.payload, row.row.length);
-  if (!numbers.ok())
-    return broken("worker 0's Init of row ", init.row, " ", numbers.error().message);
+  if (!numbers.ok()) return wrong(" ", numbers.error().message);
   if (init.part != Part::kWeights && !row.row.learns) return {};  // nobody will ask
   if (!row.has(init.part)) {
-    if (row.was_changed())
-      return broken("worker 0's Init of row ", init.row, ", history ", part,
-                    ", comes after the first update");
+    if (row.was_changed()) return wrong(", history ", part, ", comes after the first update");
     row.set(init.part, numbers.value().data);
     if (init.part != Part::kWeights) return {};
     --without_weights_;
@@ -195,9 +192,8 @@ void ShardRows::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
 }
 
 Status ShardRows::get(int worker, const Get& get, Outbox& out) {
-  const auto wrong = [&](const auto&... words) {
-    return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...);
-  };
+  const auto wrong =
+      broken_with("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row);
   if (WrittenRow* row = written(get.row)) {
     if (row->get(worker, get.clock, out)) return {};
     return wrong(", which worker ", plan_.rows[get.row].reader, " alone reads");
@@ -314,18 +310,14 @@ Status ShardRows::total(const NormTotal& total, Outbox& out) {
 // ---- membership ----
 
 Status ShardRows::retire(int worker, const Retire& retire, Outbox& out) {
+  const auto wrong = broken_with("worker ", worker, " retires at clock ", retire.clock);
   Clock& end = ends_[worker];
   if (end == retire.clock) return {};
-  if (end != kUnbounded)
-    return broken("worker ", worker, " retires at clock ", retire.clock, ", and did so at clock ",
-                  end);
-  if (retire.clock < plan_.start)
-    return broken("worker ", worker, " retires at clock ", retire.clock,
-                  ", before the start, clock ", plan_.start);
+  if (end != kUnbounded) return wrong(", and did so at clock ", end);
+  if (retire.clock < plan_.start) return wrong(", before the start, clock ", plan_.start);
   for (const ShardRow* row : learning_)
     if (row->pushed(worker) > retire.clock)
-      return broken("worker ", worker, " retires at clock ", retire.clock, ", and has pushed row ",
-                    row->id, " at clock ", row->pushed(worker) - 1);
+      return wrong(", and has pushed row ", row->id, " at clock ", row->pushed(worker) - 1);
   end = retire.clock;
   for (ShardRow* row : learning_) {
     row->end_at(worker, end);
