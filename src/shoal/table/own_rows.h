@@ -16,8 +16,9 @@ class OwnRows {
   OwnRows(const Rows& rows, const auto& is_own) {
     for (RowId id = 0; id < rows.size(); ++id) {
       if (!is_own(rows[id])) continue;
-      if (runs_.empty() || id != runs_.back().first + (size_ - runs_.back().number))
+      if (runs_.empty() || id != runs_.back().first + runs_.back().length)
         runs_.push_back({id, size_});
+      ++runs_.back().length;
       ++size_;
     }
   }
@@ -26,8 +27,8 @@ class OwnRows {
   std::size_t find(RowId id) const {
     const std::size_t run = before(id, &Run::first);
     if (run == kNone) return kNone;
-    const std::size_t number = runs_[run].number + (id - runs_[run].first);
-    return number < end_of(run) ? number : kNone;
+    const auto& [first, number, length] = runs_[run];
+    return id - first < length ? number + (id - first) : kNone;
   }
   // The id of the row with this number, below size().
   RowId operator[](std::size_t number) const {
@@ -36,18 +37,16 @@ class OwnRows {
   }
 
  private:
-  // Rows that follow each other in the plan: the first one's id and number.
+  // Rows that follow each other in the plan: the first one's id and number, and how many.
   struct Run {
     RowId first = 0;
     std::size_t number = 0;
+    RowId length = 0;
   };
   // The last run that begins at or before `value`; kNone if there is none.
   std::size_t before(std::size_t value, auto Run::*of) const {
     const auto after = std::ranges::upper_bound(runs_, value, {}, of);
     return static_cast<std::size_t>(after - runs_.begin()) - 1;
-  }
-  std::size_t end_of(std::size_t run) const {
-    return run + 1 < runs_.size() ? runs_[run + 1].number : size_;
   }
 
   std::vector<Run> runs_;

@@ -5,19 +5,12 @@
 #include "shoal/base/log.h"
 
 namespace shoal::table {
-namespace {
-
-int parts_of(const Row& row, const Plan& plan) {
-  return row.learns ? 1 + optim::histories(plan.rule.rule) : 1;
-}
-
-}  // namespace
 
 ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place)
     : id(id),
       row(plan.rows[id]),
+      plan_(plan),
       answers_(answers),
-      start_(plan.start),
       version_(plan.start),
       workers_(plan.workers,
                {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}),
@@ -28,9 +21,10 @@ ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<f
   CHECK(in_place.empty() || in_place.size() == row.length)
       << "row " << id << " of " << row.length << " numbers is kept in place, in "
       << in_place.size();
-  for (int part = 0; part < parts_of(row, plan); ++part)
-    parts_.push_back(part == 0 && !in_place.empty() ? std::make_shared<Buffer>(in_place)
-                                                    : std::make_shared<Buffer>(row.length));
+  parts_.push_back(in_place.empty() ? std::make_shared<Buffer>(row.length)
+                                    : std::make_shared<Buffer>(in_place));
+  for (int history = 0; row.learns && history < optim::histories(plan.rule.rule); ++history)
+    parts_.push_back(std::make_shared<Buffer>(row.length));
 }
 
 void ShardRow::set(Part part, std::span<const float> numbers) {
@@ -46,8 +40,6 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
 // ---- membership and pushes ----
 
 void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
-  CHECK(push.clock == pushed(worker))
-      << "row " << id << ": push of clock " << push.clock << " in the place of " << pushed(worker);
   held_.push_back({.worker = worker,
                    .clock = push.clock,
                    .base = push.base,
@@ -116,7 +108,7 @@ double ShardRow::squares(const Merge& merge) const {
   return double{merge.scale} * merge.scale * sum_of_squares(row.length, terms(merge, compensated));
 }
 
-void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
+void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
                      const ParallelFor& parallel_for) {
   CHECK_EQ(merge.take.size(), merge.weights.size());
   if (merge.take.empty()) return throw_away(merge);
@@ -133,13 +125,13 @@ void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale
   }
   const Contribution& first = held_[merge.take[0]];
   if (merge.apply == Apply::kRule)
-    step_row(optim::make_step(plan.rule,
+    step_row(optim::make_step(plan_.rule,
                               {.iteration = first.clock,
                                .rate = first.rate * merge.rate_scale,
                                .lr_mult = row.lr_mult,
-                               .weight_decay = plan.weight_decay,
+                               .weight_decay = plan_.weight_decay,
                                .decay_mult = row.decay_mult,
-                               .regularization = plan.regularization,
+                               .regularization = plan_.regularization,
                                .gradient_scale = static_cast<float>(gradient_scale * merge.scale)}),
              row.length, terms, changes[0], std::span(changes).subspan(1), parallel_for);
   else if (merge.apply == Apply::kAdd)
@@ -204,7 +196,8 @@ RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
           .clock = clock,
           .version = version_,
           .part = Part::kWeights,
-          .payload = std::move(payload)};
+          .payload = std::move(payload),
+          .generation = plan_.generation};
 }
 
 }  // namespace shoal::table

@@ -13,9 +13,9 @@ namespace shoal::table {
 // Says what the plan has for all rows.
 class ShardRow {
  public:
-  // `answers` encodes the weights that workers read. `in_place`, if it is not empty, is memory of
-  // the only worker that holds the weights; the worker does not look at it from a push to its
-  // answer.
+  // The plan outlives the row. `answers` encodes the weights that workers read. `in_place`, if it
+  // is not empty, is memory of the only worker that holds the weights; the worker does not look at
+  // it from a push to its answer.
   ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place);
 
   const RowId id;
@@ -30,7 +30,7 @@ class ShardRow {
     return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
   }
   Version version() const { return version_; }
-  bool was_changed() const { return version_ != start_; }
+  bool was_changed() const { return version_ != plan_.start; }
 
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
@@ -47,7 +47,7 @@ class ShardRow {
   double squares(const Merge& merge) const;  // of the scaled sum
   // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the
   // rule, without the merge's own.
-  void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
+  void apply(const Merge& merge, double gradient_scale, Spares& spares,
              const ParallelFor& parallel_for);
 
   // The same without the numbers.
@@ -64,7 +64,7 @@ class ShardRow {
     waits = clock;
     return true;
   }
-  void stop_waiting(int worker) { waits_[worker] = kNobody; }
+  void leave(int worker) { waits_[worker] = kNobody; }
   bool is_waiting(int worker) const { return waits_[worker] != kNobody; }
   bool can_read(const Scheme& scheme, int worker) const {
     return !row.learns || scheme.readable(view(), worker, waits_[worker]);
@@ -104,11 +104,11 @@ class ShardRow {
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 
+  const Plan& plan_;
   const Codec& answers_;
   // The encoded weights of a version, which all its readers share.
   Payload encoded_;
   Version encoded_version_ = -1;
-  const Clock start_;
   Version version_;
   // weights, and if it learns the rule's histories
   Buffers parts_;

@@ -24,8 +24,6 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
       plan_(plan),
       scheme_(std::move(scheme)),
       own_(plan.rows, [&keeps](const Row& row) { return row.server == keeps.server; }),
-      rows_(own_.size()),
-      written_(own_.size()),
       ends_(plan.workers, kUnbounded),
       gone_(plan.workers, false),
       norm_clock_(plan.start) {
@@ -37,16 +35,17 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
     const RowId id = own_[number];
     const Row& row = plan.rows[id];
     if (row.writer != kEveryWorker) {
-      written_[number] = std::make_unique<WrittenRow>(id, plan_);
+      rows_.push_back(std::make_unique<WrittenRow>(id, plan_));
       continue;
     }
     const bool is_shared = updates_in_place && row.pull_codec == CodecId::kFloat32;
     std::span<float> kept;
     if (is_shared) kept = in_place(id);
     if (keeps.counts_only) kept = {keeps.counts_only.get(), row.length};
-    rows_[number] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec), kept);
+    auto made = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec), kept);
     ++shared_;
-    if (row.learns) learning_.push_back(rows_[number].get());
+    if (row.learns) learning_.push_back(made.get());
+    rows_.push_back(std::move(made));
   }
   without_weights_ = shared_;
 }
@@ -70,7 +69,7 @@ Result<ShardRow*> ShardRows::row_of(RowId row, const auto&... what) const {
   if (row >= plan_.rows.size())
     return broken(what..., " is of row ", row, "; the plan has ", plan_.rows.size(),
                   " (the first is 0)");
-  if (ShardRow* const found = at(rows_, row)) return found;
+  if (ShardRow* const found = at<ShardRow>(row)) return found;
   return broken(what..., " is of row ", row, ", which server ", plan_.rows[row].server,
                 " holds; this is server ", keeps_.server);
 }
@@ -257,14 +256,13 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
   if (keeps_.counts_only)
     row.count(merge);
   else
-    row.apply(merge, plan_, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
+    row.apply(merge, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
 }
 
 // If it waits, and may read.
 void ShardRows::answer_reader(ShardRow& row, int worker, Outbox& out) {
   if (!row.is_waiting(worker) || !row.can_read(*scheme_, worker)) return;
   RowMessage answer = row.answer(*scheme_, worker);
-  answer.generation = plan_.generation;
   if (row.row.learns)
     ++keeps_.counters.staleness[staleness_class(answer.clock - row.view().slowest)];
   out.push_back({worker, std::move(answer)});
@@ -333,10 +331,7 @@ void ShardRows::leave(int worker, Outbox& out) {
   gone_[worker] = true;
   Clock& end = ends_[worker];
   end = std::min(end, clock_of(worker));
-  for (const auto& row : rows_)
-    if (row) row->stop_waiting(worker);
-  for (const auto& row : written_)
-    if (row) row->leave(worker);
+  for (const OwnRow& row : rows_) std::visit([&](const auto& one) { one->leave(worker); }, row);
   complete_ = 0;
   for (ShardRow* row : learning_) {
     row->pending.reset();

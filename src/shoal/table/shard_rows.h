@@ -37,7 +37,7 @@ class ShardRows {
   const Plan& plan() const { return plan_; }
   bool is_ready() const { return without_weights_ == 0; }
   bool is_gone(int worker) const { return gone_[worker]; }
-  const ShardRow* find(RowId row) const { return at(rows_, row); }
+  const ShardRow* find(RowId row) const { return at<ShardRow>(row); }
   Clock clock_of(int worker) const {
     Clock least = learning_.empty() ? plan_.start : kUnbounded;
     for (const ShardRow* row : learning_) least = std::min(least, row->pushed(worker));
@@ -45,10 +45,8 @@ class ShardRows {
   }
   std::size_t bytes() const {
     std::size_t bytes = 0;
-    for (const auto& row : rows_)
-      if (row) bytes += row->bytes();
-    for (const auto& row : written_)
-      if (row) bytes += row->bytes();
+    for (const OwnRow& row : rows_)
+      std::visit([&](const auto& one) { bytes += one->bytes(); }, row);
     return bytes;
   }
   // "" if all pushes are in the rows, or were dropped; else what keeps the generation from its end.
@@ -64,18 +62,23 @@ class ShardRows {
   void leave(int worker, Outbox& out);
 
  private:
+  // A row that all workers push, or that one of them writes.
+  using OwnRow = std::variant<std::unique_ptr<ShardRow>, std::unique_ptr<WrittenRow>>;
+
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
   Result<Values> numbers_of(int worker, const Push& push) const;
   Status check_finite(int worker, const Push& push, const Values& numbers);
   // `what` has words for an error.
   Result<ShardRow*> row_of(RowId row, const auto&... what) const;
-  // Null for rows of other servers, and those that are in the other list.
+  // Null for rows of other servers, and of the other kind.
   template <class T>
-  T* at(const std::vector<std::unique_ptr<T>>& rows, RowId row) const {
+  T* at(RowId row) const {
     const std::size_t number = own_.find(row);
-    return number == OwnRows::kNone ? nullptr : rows[number].get();
+    if (number == OwnRows::kNone) return nullptr;
+    const auto* found = std::get_if<std::unique_ptr<T>>(&rows_[number]);
+    return found ? found->get() : nullptr;
   }
-  WrittenRow* written(RowId row) const { return at(written_, row); }
+  WrittenRow* written(RowId row) const { return at<WrittenRow>(row); }
   Status push_written(int worker, const Push& push, Outbox& out);
   // It had stopped, and others did not wait for it.
   void come_back(int worker, Clock clock) {
@@ -102,13 +105,12 @@ class ShardRows {
   ShardKeeps& keeps_;
   const Plan plan_;
   const std::unique_ptr<Scheme> scheme_;
-  const OwnRows own_;                                 // of this server
-  std::vector<std::unique_ptr<ShardRow>> rows_;       // by own row; null where one worker pushes
-  std::vector<ShardRow*> learning_;                   // own rows that learn, by id
-  std::vector<std::unique_ptr<WrittenRow>> written_;  // by own row; null where all workers push
-  std::size_t shared_ = 0, without_weights_ = 0;      // rows that all workers push
-  std::vector<Clock> ends_;                           // by worker: no push from there on
-  std::vector<bool> gone_;                            // by worker
+  const OwnRows own_;                             // of this server
+  std::vector<OwnRow> rows_;                      // by own row
+  std::vector<ShardRow*> learning_;               // own rows that learn, by id
+  std::size_t shared_ = 0, without_weights_ = 0;  // rows that all workers push
+  std::vector<Clock> ends_;                       // by worker: no push from there on
+  std::vector<bool> gone_;                        // by worker
   // A clip of the norm: each learning row's merge of norm_clock_ waits until all have theirs, and
   // the coordinator has added up all servers'.
   Clock norm_clock_;
