@@ -32,7 +32,7 @@ TEST(PendingAnswers, AnAnswerIsHadOnceByWhoAskedForIt) {
 
 TEST(PendingAnswers, ATaskOfAPacedSchemeWaitsForAPauseAndGivesWayToWhatWasAgreedOn) {
   PendingAnswers pending;
-  pending.begin(0, true, false);
+  pending.begin({.first = 0, .paced = true, .bounded = false});
   EXPECT_EQ(Want::kNothing, pending.start(4));
   pending.hear(Answer{Topic::kBegin, 4, "go"});
   const Ask paused = pause(pending);

@@ -73,6 +73,11 @@ class [[nodiscard]] Result<void> {
  public:
   Result() = default;
   Result(Error error) : error_(std::move(error)) {}
+  // The error of a result that has one; its value is let go.
+  template <class T>
+  Result(const Result<T>& result) {
+    if (!result.ok()) error_ = result.error();
+  }
   bool ok() const { return !error_; }
   explicit operator bool() const { return ok(); }
   const Error& error() const {

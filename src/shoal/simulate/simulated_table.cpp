@@ -36,7 +36,7 @@ Status SimulatedTable::create(const Plan& plan, const Source& initial,
 }
 
 void SimulatedTable::open(const Plan& plan, const Destinations& destinations) {
-  answers_.begin(first(), paced(), bounded());
+  answers_.begin(generation_start());
   client_ =
       std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destinations);
   awaited_.assign(plan.rows.size(), false);

@@ -11,6 +11,13 @@
 
 namespace shoal::table {
 
+// How a worker begins a generation.
+struct GenerationStart {
+  Clock first = 0;      // iteration
+  bool paced = false;   // it asks before each task (kBegin), which begins with the answer
+  bool bounded = true;  // the scheme keeps workers within a bound
+};
+
 class PendingAnswers {
  public:
   // ---- the worker's side ----
@@ -29,18 +36,14 @@ class PendingAnswers {
   // Before iteration `clock` starts: what all do now; none while a pause is being agreed on.
   std::optional<Want> start(Clock clock) {
     if (pausing_) return std::nullopt;
-    started_ = paced_ ? std::max(started_, clock) : clock + 1;
+    started_ = generation_.paced ? std::max(started_, clock) : clock + 1;
     const auto first = agreed_.begin();
     if (first == agreed_.end() || first->first > clock) return Want::kNothing;
     return agreed_.extract(first).mapped();
   }
-  // A generation begins, in which this worker's first iteration is `first`. `paced`: the worker
-  // asks before each task (kBegin), which begins with the answer and not in start(). `bounded`: the
-  // scheme keeps workers within a bound.
-  void begin(Clock first, bool paced, bool bounded) {
-    first_ = started_ = first;
-    paced_ = paced;
-    bounded_ = bounded;
+  void begin(const GenerationStart& generation) {
+    generation_ = generation;
+    started_ = generation.first;
   }
   void end(Clock clock) { started_ = clock; }  // no iteration follows `clock` of them
 
@@ -70,16 +73,15 @@ class PendingAnswers {
   Ask pause() {
     pausing_ = true;
     Ask ask{.topic = Topic::kPaused, .clock = started_, .body = {}};
-    if (!bounded_) put_le(ask.body, started_ - first_);
+    if (!generation_.bounded) put_le(ask.body, started_ - generation_.first);
     return ask;
   }
 
   std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_;
   std::vector<Answer> outputs_;
   Clock started_ = 0;  // iterations begun, all of which will be finished
-  Clock first_ = 0;    // of this generation
+  GenerationStart generation_;
   bool pausing_ = false;
-  bool paced_ = false, bounded_ = true;
   std::map<Clock, Want> agreed_;
 };
 

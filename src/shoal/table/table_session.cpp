@@ -41,10 +41,8 @@ Status TableSession::begin(const Plan& plan) {
   if (const std::string wrong = validate(plan); !wrong.empty()) return wrong_plan(wrong);
   const auto scheme = maker_(plan.scheme);
   if (!scheme.ok()) return scheme.error();
-  generation_ = plan.generation;
-  first_ = first_unpushed_ = plan.start_of(worker());
-  paced_ = scheme.value()->task.paced;
-  bounded_ = scheme.value()->bounded();
+  start_ = {plan.start_of(worker()), scheme.value()->task.paced, scheme.value()->bounded()};
+  retire_ = Retire{start_.first, plan.generation};
   waited_for_ = scheme.value()->waits_for_others;
   return {};
 }
@@ -66,8 +64,7 @@ Status TableSession::create(const Plan& plan, const Source& initial,
     tell(Topic::kScheme, plan.generation, plan.scheme);
     if (Status status = install(plan, initial, destinations); !status.ok()) return status;
   }
-  const auto exist = ask(Topic::kBarrier, rows_exist(plan.generation), "");
-  return exist.ok() ? Status() : Status(exist.error());
+  return ask(Topic::kBarrier, rows_exist(plan.generation), "");
 }
 
 Result<bool> TableSession::regroup(const SegmentBody& end) {
@@ -85,8 +82,7 @@ Status TableSession::finish(Clock clock) {
   enter();
   if (Status status = settle(); !status.ok()) return status;
   end(clock);
-  const Result<std::string> done = ask(Topic::kDone, clock, {});
-  return done.ok() ? Status() : Status(done.error());
+  return ask(Topic::kDone, clock, {});
 }
 
 Status TableSession::settle() {
@@ -98,10 +94,14 @@ Status TableSession::settle() {
 Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
-  Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
-  if (const auto before = retires_before(question)) retire(*before);
-  const std::uint32_t part = part_of(topic, question.body);
-  say(std::move(question));
+  // This worker pushes nothing more, or not until it is back, and no other one is to wait for its
+  // pushes.
+  const bool ends =
+      topic == Topic::kDone || topic == Topic::kLeave ||
+      (topic == Topic::kMeet && (waited_for_ || decode_meeting(body) != Meeting::kPause));
+  if (retire_ && ends) retire(*retire_);
+  const std::uint32_t part = part_of(topic, body);
+  say({.topic = topic, .clock = clock, .body = std::move(body)});
   std::optional<std::string> answer;
   const auto answered = [&](PendingAnswers& heard) {
     return (answer = heard.take_answer(topic, clock, part)).has_value();
@@ -122,33 +122,21 @@ Result<Want> TableSession::start(Clock clock) {
   return *want;
 }
 
-// Returns what all servers are told before the worker puts this question: it pushes nothing more,
-// or not until it is back, and no other worker is to wait for its pushes.
-std::optional<Retire> TableSession::retires_before(const Ask& question) const {
-  const bool leaves = question.topic == Topic::kDone || question.topic == Topic::kLeave;
-  bool meets = false;
-  if (question.topic == Topic::kMeet)
-    meets = waited_for_ || decode_meeting(question.body) != Meeting::kPause;
-  if (!generation_ || !(leaves || meets)) return std::nullopt;
-  return Retire{.clock = first_unpushed_, .generation = *generation_};
-}
-
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
   std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});
-  constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
+  const int parts = 1 + optim::histories(plan.rule.rule);
   for (RowId row = 0; row < plan.rows.size(); ++row) {
     if (plan.rows[row].writer != kEveryWorker) continue;
     std::vector<Message>& to = messages[plan.rows[row].server];
-    const auto add = [&](Part part, std::span<const float> numbers) {
-      to.push_back(Init{.row = row,
-                        .part = part,
-                        .payload = as_payload({numbers}),
-                        .generation = plan.generation});
-    };
-    for (int part = 0; part < optim::histories(plan.rule.rule); ++part)
-      if (const auto numbers = initial(row, kParts[part]); !numbers.empty())
-        add(kParts[part], numbers);
-    add(Part::kWeights, initial(row, Part::kWeights));
+    for (int number = 1; number <= parts; ++number) {
+      const auto part = static_cast<Part>(number % parts);  // weights, which are 0, come last
+      const std::span<const float> numbers = initial(row, part);
+      if (part == Part::kWeights || !numbers.empty())
+        to.push_back(Init{.row = row,
+                          .part = part,
+                          .payload = as_payload({numbers}),
+                          .generation = plan.generation});
+    }
   }
   return messages;
 }

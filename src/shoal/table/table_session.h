@@ -53,22 +53,16 @@ class TableSession : public Table {
   // Waits until all rows that were asked for have arrived.
   Status settle();
   // The worker has pushed its row at this clock.
-  void pushed(Clock clock) { first_unpushed_ = clock + 1; }
-
-  // Of this generation:
-  Clock first() const { return first_; }  // iteration
-  bool paced() const { return paced_; }
-  bool bounded() const { return bounded_; }
+  void pushed(Clock clock) { retire_->clock = clock + 1; }
+  const GenerationStart& generation_start() const { return start_; }
 
  private:
-  std::optional<Retire> retires_before(const Ask& question) const;
-
   const bool compares_;
   const SchemeMaker maker_;
-  std::optional<Generation> generation_;  // none before the first plan
-  std::size_t rows_ = 0;                  // that are open
-  Clock first_ = 0, first_unpushed_ = 0;
-  bool paced_ = false, bounded_ = true;
+  // What servers are told when this worker pushes nothing more; none before the first plan.
+  std::optional<Retire> retire_;
+  std::size_t rows_ = 0;  // that are open
+  GenerationStart start_;
   bool waited_for_ = false;  // pushes of other workers may wait for this one's
 };
 

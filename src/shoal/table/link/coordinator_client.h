@@ -48,10 +48,10 @@ class CoordinatorClient final : public PeerOwner {
     return pending_.take_outputs();
   }
   // as PendingAnswers
-  void begin(Clock first, bool paced, bool bounded) {
-    process_.clock = first;
+  void begin(const GenerationStart& generation) {
+    process_.clock = generation.first;
     MutexLock lock(process_.mutex);
-    pending_.begin(first, paced, bounded);
+    pending_.begin(generation);
   }
   void end(Clock clock) {
     process_.clock = clock;

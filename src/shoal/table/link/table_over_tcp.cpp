@@ -80,7 +80,7 @@ void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
     ready_.clear();
     pending_.assign(plan.rows.size(), {});
   }
-  coordinator_.begin(first(), paced(), bounded());
+  coordinator_.begin(generation_start());
   alone_ = plan.workers == 1;
   strand_.post([this, plan, destinations]() mutable {
     plan_ = std::move(plan);
