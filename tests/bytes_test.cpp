@@ -10,6 +10,7 @@
 #include "shoal/base/crc32c.h"
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
+#include "shoal/base/text.h"
 
 namespace shoal::bytes_test {
 namespace {
@@ -19,15 +20,6 @@ std::string from_hex(std::string_view digits) {
   for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
     bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
   return bytes;
-}
-
-template <class Bytes>
-std::string to_hex(const Bytes& bytes) {
-  std::string digits;
-  for (const auto b : bytes)
-    digits += "0123456789abcdef"[static_cast<unsigned char>(b) >> 4],
-        digits += "0123456789abcdef"[b & 15];
-  return digits;
 }
 
 std::uint32_t bit_by_bit(std::string_view bytes, std::uint32_t before) {
@@ -105,7 +97,7 @@ TEST(Hmac, StandardsExamples) {
        "by the HMAC algorithm.",
        "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"}};
   for (const Case& c : cases)
-    EXPECT_EQ(to_hex(hmac_sha256(c.key, c.message)).substr(0, c.digest.size()), c.digest);
+    EXPECT_EQ(hex(chars_of(hmac_sha256(c.key, c.message))).substr(0, c.digest.size()), c.digest);
 }
 
 TEST(Hmac, SecretsAreTheSameOrNot) {

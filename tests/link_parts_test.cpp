@@ -288,6 +288,7 @@ TEST(Handshake, ProofsAreThoseOfTheProtocol) {
 
 // Every field of what is said is covered by a proof.
 TEST(Handshake, WhatIsChangedOnTheWayIsRefused) {
+  constexpr std::uint8_t kHello = 2, kWelcome = 3;  // on the wire
   const Credentials near = test::credentials(1), far = test::credentials(0);
   for (std::size_t byte = 0; byte < 97; ++byte) {
     Handshake accepts(far, std::nullopt, random_nonce()),
@@ -296,20 +297,18 @@ TEST(Handshake, WhatIsChangedOnTheWayIsRefused) {
     std::string frame = whole(hello);
     // rows to coordination, the other way round
     frame[kHeaderSize + byte] = static_cast<char>(frame[kHeaderSize + byte] ^ 3);
-    const Result<Message> changed =
-        decode_fields({.type = MessageType::kHello, .fields = 97, .length = 97},
-                      std::string_view(frame).substr(kHeaderSize));
+    const Result<Message> changed = decode_fields({.type = kHello, .fields = 97, .length = 97},
+                                                  std::string_view(frame).substr(kHeaderSize));
     EXPECT_FALSE(changed.ok() && accepts.take(changed.value()).ok()) << "byte " << byte;
     const auto answer = accepts.take(hello);
     ASSERT_TRUE(answer.ok());
     if (byte >= 46) continue;
     std::string welcome = whole(*answer.value().answer).substr(kHeaderSize);
     welcome[byte] = static_cast<char>(welcome[byte] ^ 1);
-    EXPECT_FALSE(connects
-                     .take(decode_fields(
-                               {.type = MessageType::kWelcome, .fields = 46, .length = 46}, welcome)
-                               .value())
-                     .ok())
+    EXPECT_FALSE(
+        connects
+            .take(decode_fields({.type = kWelcome, .fields = 46, .length = 46}, welcome).value())
+            .ok())
         << "byte " << byte;
   }
 }

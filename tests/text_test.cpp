@@ -30,5 +30,11 @@ TEST(Text, SplitDropsBlanksAndJoinPutsThemBack) {
   EXPECT_EQ(join(split("a,b", ',')), "a, b");
 }
 
+TEST(Text, HexHasTwoDigitsForEachByte) {
+  EXPECT_EQ(hex("\x05\xfe"), "05fe");
+  EXPECT_EQ(hex("SHOL", " "), "53 48 4f 4c");
+  EXPECT_EQ(hex("", " "), "");
+}
+
 }  // namespace
 }  // namespace shoal::text_test

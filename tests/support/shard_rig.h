@@ -102,7 +102,7 @@ class ShardRig {
       } else if (const auto* ready = std::get_if<Ready>(&one.message)) {
         words += str("ready ", ready->rows);
       } else {
-        words += name_of(type_of(one.message));
+        words += name_of(one.message);
       }
     }
     return words;

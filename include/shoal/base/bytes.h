@@ -1,6 +1,7 @@
 // Writes and reads little-endian integers, and computes crc32c. Structs are never cast to bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +23,12 @@ Unsigned get_le(std::string_view bytes) {
   for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
     value |= static_cast<Unsigned>(static_cast<unsigned char>(bytes[i])) << (8 * i);
   return value;
+}
+
+// The bytes as characters, where they are.
+template <std::size_t count>
+std::string_view chars_of(const std::array<std::uint8_t, count>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), count};
 }
 
 // Castagnoli's CRC (reflected polynomial 0x82f63b78); crc32c("123456789") is 0xe3069283. `before`

@@ -1,4 +1,4 @@
-// Compares, suggests, joins and splits words.
+// Compares, suggests, joins and splits words; writes bytes as hexadecimal digits.
 #pragma once
 
 #include <span>
@@ -28,5 +28,8 @@ std::string join(std::span<const std::string> words, std::string_view separator 
 
 // The parts between separators, blanks around each cut off; empty parts are left out.
 std::vector<std::string> split(std::string_view text, char separator);
+
+// Two lower-case hexadecimal digits for each byte.
+std::string hex(std::string_view bytes, std::string_view separator = "");
 
 }  // namespace shoal

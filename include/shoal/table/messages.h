@@ -7,31 +7,6 @@
 
 namespace shoal::table {
 
-// Append only; these are on the wire.
-enum class MessageType : std::uint8_t {
-  kChallenge = 1,
-  kHello = 2,
-  kWelcome = 3,
-  kRefuse = 4,
-  kPing = 5,
-  kBye = 6,
-  kOffer = 7,
-  kTaken = 8,
-  kPlan = 16,
-  kInit = 17,
-  kReady = 18,
-  kPush = 24,
-  kGet = 25,
-  kRow = 26,
-  kNeedPush = 27,
-  kRetire = 28,
-  kNorm = 32,
-  kNormTotal = 33,
-  kAsk = 40,
-  kAnswer = 41,
-  kDirective = 42,
-};
-
 // The rank in a Hello of a process that has none yet.
 inline constexpr Rank kNoRank = ~Rank{0};
 using Nonce = std::array<std::uint8_t, 16>;
@@ -290,8 +265,7 @@ struct Directive {
 using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, Offer, Taken,
                              PlanMessage, Init, Ready, Push, Get, RowMessage, NeedPush, Retire,
                              Norm, NormTotal, Ask, Answer, Directive>;
-MessageType type_of(const Message& message);
-const char* name_of(MessageType type);  // "Push"
+const char* name_of(const Message& message);  // "Push"
 // Of what a server says to a worker under this plan. All but rows leave before these.
 Urgency urgency_of(const Message& message, const Plan& plan);
 

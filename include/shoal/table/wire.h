@@ -20,14 +20,12 @@ inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
 inline constexpr std::uint8_t kProtocolVersion = 7;
 // of all that a stranger may send, in every version
 inline constexpr std::uint8_t kFirstVersion = 1;
-// Read from the header of a frame.
-std::uint8_t version_of(MessageType type);
 inline constexpr std::size_t kHeaderSize = 24;
 
 struct Header {
   std::uint8_t version = kProtocolVersion;
-  MessageType type = MessageType::kPing;
-  bool lent = false;  // the payload is in the sender's memory
+  std::uint8_t type = 0;  // the number of the message's type
+  bool lent = false;      // the payload is in the sender's memory
   // bytes; 0xffff for messages without a payload whose fields are longer than that: then all is
   // fields
   std::uint16_t fields = 0;
@@ -65,11 +63,12 @@ enum class Stage { kStranger, kPeer };
 // Checks magic, version, type and length before anything is allocated. Errors are kPeer and say
 // what was found and what was expected, and what the other end may be (an HTTP client, another
 // version, a process of another byte order).
-Result<Header> decode_header(std::span<const char, kHeaderSize> bytes, Stage stage);
+// `bytes`: kHeaderSize or more; likewise in crc_of_header().
+Result<Header> decode_header(std::string_view bytes, Stage stage);
 // The same of the first four bytes or more: what is no frame need not be waited for.
 Status check_magic(std::string_view bytes);
 // The crc32c to go on with: of the header's bytes before its own crc.
-std::uint32_t crc_of_header(std::span<const char, kHeaderSize> bytes);
+std::uint32_t crc_of_header(std::string_view bytes);
 // Ok if the crc of a frame's bytes is the one that its header says; else an error that says what is
 // damaged.
 Status check_crc(const Header& header, std::uint32_t crc);

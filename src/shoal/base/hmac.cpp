@@ -3,16 +3,13 @@
 
 #include <string>
 
+#include "shoal/base/bytes.h"
 #include "shoal/base/sha256.h"
 
 namespace shoal {
 namespace {
 
 constexpr std::size_t kBlock = 64;  // of SHA-256
-
-std::string_view text_of(const std::array<std::uint8_t, 32>& digest) {
-  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
 
 std::array<std::uint8_t, 32> sha256(std::string_view first, std::string_view second) {
   Sha256 sum;
@@ -24,12 +21,12 @@ std::array<std::uint8_t, 32> sha256(std::string_view first, std::string_view sec
 }  // namespace
 
 std::array<std::uint8_t, 32> hmac_sha256(std::string_view key, std::string_view message) {
-  std::string padded(key.size() > kBlock ? text_of(sha256(key, {})) : key);
+  std::string padded(key.size() > kBlock ? chars_of(sha256(key, {})) : key);
   padded.resize(kBlock, '\0');
   std::string inner = padded, outer = padded;
   for (char& c : inner) c ^= 0x36;
   for (char& c : outer) c ^= 0x5c;
-  return sha256(outer, text_of(sha256(inner, message)));
+  return sha256(outer, chars_of(sha256(inner, message)));
 }
 
 bool same_secret(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {

@@ -5,6 +5,9 @@
 #include <bit>
 #include <cstring>
 
+#include "shoal/base/bytes.h"
+#include "shoal/base/text.h"
+
 namespace shoal {
 namespace {
 
@@ -88,12 +91,6 @@ std::array<std::uint8_t, 32> Sha256::digest() {
   return digest;
 }
 
-std::string Sha256::finish() {
-  std::string digits;
-  for (const std::uint8_t byte : digest())
-    digits.push_back("0123456789abcdef"[byte >> 4]),
-        digits.push_back("0123456789abcdef"[byte & 15]);
-  return digits;
-}
+std::string Sha256::finish() { return hex(chars_of(digest())); }
 
 }  // namespace shoal

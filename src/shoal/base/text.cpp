@@ -88,4 +88,14 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
+std::string hex(std::string_view bytes, std::string_view separator) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const char byte : bytes) {
+    if (!out.empty()) out += separator;
+    out += {kDigits[byte >> 4 & 15], kDigits[byte & 15]};
+  }
+  return out;
+}
+
 }  // namespace shoal

@@ -162,7 +162,7 @@ Status Client::check_row(int server, RowId row, const char* name) const {
 Result<bool> Client::take(int server, const Message& message) {
   if (const auto* row = std::get_if<RowMessage>(&message)) return handle_row(server, *row);
   if (const auto* need = std::get_if<NeedPush>(&message)) return handle_need(server, *need);
-  return broken_by(server, "a ", name_of(type_of(message)), " to a worker");
+  return broken_by(server, "a ", name_of(message), " to a worker");
 }
 
 Result<bool> Client::handle_row(int server, const RowMessage& message) {

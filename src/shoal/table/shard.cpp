@@ -22,7 +22,7 @@ std::optional<Generation> generation_of(const Message& message) {
 }  // namespace
 
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
-  const char* name = name_of(type_of(message));
+  const char* name = name_of(message);
   const std::optional<Generation> generation = generation_of(message);
   // who said it may have had another number then
   if (rows_ && generation && *generation < rows_->plan().generation) {

@@ -109,14 +109,14 @@ Status Coordinator::handle(Rank rank, const Message& message) {
   if (ended()) return {};  // all have been told
   if (rank < members.size() && members[rank].left) return {};
   if (rank >= members.size() || !members[rank].joined)
-    return broken("rank ", rank, " sends ", name_of(type_of(message)), " before it has joined");
+    return broken("rank ", rank, " sends ", name_of(message), " before it has joined");
   if (const auto* directive = std::get_if<Directive>(&message);
       directive && directive->kind == DirectiveKind::kAbort) {
     abort(rank, *directive);
     return {};
   }
   const auto wrong = [&](const char* when) {
-    return members.broken(rank, " sends ", name_of(type_of(message)), when);
+    return members.broken(rank, " sends ", name_of(message), when);
   };
   if (!roster()) return wrong(" before all have joined");
   if (const auto* norm = std::get_if<Norm>(&message)) return norms.take(rank, *norm);

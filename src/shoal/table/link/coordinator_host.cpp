@@ -35,7 +35,7 @@ void CoordinatorHost::opened(std::shared_ptr<Link> link) {
 Status CoordinatorHost::received(Link& link, Message&& message) {
   const Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kEnroll)
-    return broken("A ", name_of(type_of(message)), " came from a process without a rank.");
+    return broken("A ", name_of(message), " came from a process without a rank.");
   strand_.post([this, known = &link, clock = ask->clock] {
     const auto found = enrolling_.find(known);
     if (found == enrolling_.end()) return;

@@ -50,7 +50,7 @@ class Enrolling final : public PeerOwner {
   Status received(Peer&, Message&& message) override {
     const Answer* answer = std::get_if<Answer>(&message);
     if (!answer || answer->topic != Topic::kEnroll || answer->body.size() != sizeof(Rank))
-      return broken("A ", name_of(type_of(message)),
+      return broken("A ", name_of(message),
                     " came where a rank was due: does process 0 run the same program?");
     MutexLock lock(process_.mutex);
     rank_ = get_le<Rank>(answer->body);

@@ -60,11 +60,10 @@ Result<bool> FrameReader::read_header() {
   if (bytes.size() >= 4)
     if (Status magic = check_magic(bytes); !magic.ok()) return magic.error();
   if (bytes.size() < kHeaderSize) return false;
-  const std::span<const char, kHeaderSize> head(bytes.data(), kHeaderSize);
-  const Result<Header> header = decode_header(head, stage_);
+  const Result<Header> header = decode_header(bytes, stage_);
   if (!header.ok()) return header.error();
   header_ = header.value();
-  crc_ = crc_of_header(head);
+  crc_ = crc_of_header(bytes);
   begin_ += kHeaderSize;
   part_ = Part::kFields;
   return true;

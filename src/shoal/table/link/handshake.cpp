@@ -40,7 +40,7 @@ Status check_versions(const Said& said) {
 }
 
 Error unexpected(const Message& message, const char* wanted) {
-  return broken("A ", name_of(type_of(message)), " came where a ", wanted, " was due.");
+  return broken("A ", name_of(message), " came where a ", wanted, " was due.");
 }
 
 std::string name_of(Rank rank) {

@@ -182,7 +182,7 @@ void ServiceOverTcp::hear(Message&& message) {
   if (const auto* directive = std::get_if<Directive>(&message)) return directed(*directive);
   auto* answer = std::get_if<Answer>(&message);
   if (!answer)
-    return process_.fail({Code::kPeer, str("the coordinator sent a ", name_of(type_of(message)),
+    return process_.fail({Code::kPeer, str("the coordinator sent a ", name_of(message),
                                            ", which is not for this process")});
   if (answer->topic == Topic::kDone) process_.finish();
   if (answer->topic == Topic::kLeave && !process_.options.worker) {

@@ -156,7 +156,7 @@ Status Session::hear(Message&& message) {
   else if (const Taken* taken = std::get_if<Taken>(&message))
     return take_back(*taken);
   else if (message.index() <= Message(Welcome{}).index())
-    return broken("A ", name_of(type_of(message)), " came after the handshake.");
+    return broken("A ", name_of(message), " came after the handshake.");
   else {
     received_ = true;
     return owner_->received(*this, std::move(message));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "shoal/base/text.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/wire/layout.h"
 
@@ -17,7 +18,7 @@ static_assert(std::endian::native == std::endian::little && std::numeric_limits<
               "numbers are sent from where they are, and the wire is little-endian");
 
 struct TypeEntry {
-  MessageType type;
+  std::uint8_t number;  // append only; these are on the wire
   const char* name;
   std::size_t least, most;  // bytes of fields
   bool payload = false;     // may follow; then `least` is `most`
@@ -28,45 +29,43 @@ constexpr std::size_t kOfferBytes = 28, kPlanBytes = 66, kAskBytes = 14, kDirect
 constexpr int kLentBit = 0x80;  // of a header's type
 // In the order of Message's alternatives.
 constexpr TypeEntry kTypes[] = {
-    {MessageType::kChallenge, "Challenge", 20, 20, false, true},
-    {MessageType::kHello, "Hello", 97, 97, false, true},
-    {MessageType::kWelcome, "Welcome", 46, 46, false, true},
-    {MessageType::kRefuse, "Refuse", 5, 5 + kMaxReasonBytes, false, true},
-    {MessageType::kPing, "Ping", 8, 8},
-    {MessageType::kBye, "Bye", 0, 0},
-    {MessageType::kOffer, "Offer", kOfferBytes, kOfferBytes + kMaxNameBytes},
-    {MessageType::kTaken, "Taken", 16, 16},
-    {MessageType::kPlan, "Plan", kPlanBytes,
+    {1, "Challenge", 20, 20, false, true},
+    {2, "Hello", 97, 97, false, true},
+    {3, "Welcome", 46, 46, false, true},
+    {4, "Refuse", 5, 5 + kMaxReasonBytes, false, true},
+    {5, "Ping", 8, 8},
+    {6, "Bye", 0, 0},
+    {7, "Offer", kOfferBytes, kOfferBytes + kMaxNameBytes},
+    {8, "Taken", 16, 16},
+    {16, "Plan", kPlanBytes,
      kPlanBytes + kMaxSchemeBytes + kRowBytes* kMaxRows + (kRankBytes + kClockBytes) * kMaxWorkers +
          kRankBytes* kMaxServers},
-    {MessageType::kInit, "Init", 10, 10, true},
-    {MessageType::kReady, "Ready", 8, 8},
-    {MessageType::kPush, "Push", 34, 34, true},
-    {MessageType::kGet, "Get", 17, 17},
-    {MessageType::kRow, "Row", 26, 26, true},
-    {MessageType::kNeedPush, "NeedPush", 16, 16},
-    {MessageType::kRetire, "Retire", 12, 12},
-    {MessageType::kNorm, "Norm", 22, 22},
-    {MessageType::kNormTotal, "NormTotal", 20, 20},
-    {MessageType::kAsk, "Ask", kAskBytes, kAskBytes + kMaxBodyBytes},
-    {MessageType::kAnswer, "Answer", kAskBytes, kAskBytes + kMaxBodyBytes},
-    {MessageType::kDirective, "Directive", kDirectiveBytes, kDirectiveBytes + kMaxReasonBytes},
+    {17, "Init", 10, 10, true},
+    {18, "Ready", 8, 8},
+    {24, "Push", 34, 34, true},
+    {25, "Get", 17, 17},
+    {26, "Row", 26, 26, true},
+    {27, "NeedPush", 16, 16},
+    {28, "Retire", 12, 12},
+    {32, "Norm", 22, 22},
+    {33, "NormTotal", 20, 20},
+    {40, "Ask", kAskBytes, kAskBytes + kMaxBodyBytes},
+    {41, "Answer", kAskBytes, kAskBytes + kMaxBodyBytes},
+    {42, "Directive", kDirectiveBytes, kDirectiveBytes + kMaxReasonBytes},
 };
 
 static_assert(std::size(kTypes) == std::variant_size_v<Message>);
 
 // Null if there is no such type.
-const TypeEntry* entry_of(MessageType type) {
-  const auto found = std::ranges::find(kTypes, type, &TypeEntry::type);
+const TypeEntry* find_entry(std::uint8_t number) {
+  const auto found = std::ranges::find(kTypes, number, &TypeEntry::number);
   return found == std::end(kTypes) ? nullptr : found;
 }
+// Of a header that was decoded: its type is known.
+const TypeEntry& entry_of(const Header& header) { return *find_entry(header.type); }
 
-std::string in_hex(std::string_view bytes) {
-  std::string text;
-  for (const char b : bytes)
-    text +=
-        str(text.empty() ? "" : " ", "0123456789abcdef"[b >> 4 & 15], "0123456789abcdef"[b & 15]);
-  return text;
+std::uint8_t version_of(const TypeEntry* entry) {
+  return entry && entry->first ? kFirstVersion : kProtocolVersion;
 }
 
 // Names the protocol whose connections begin with these bytes; "" if none is known.
@@ -103,10 +102,6 @@ std::string wrong_length(const TypeEntry& entry, const Header& header) {
   return "";
 }
 
-void put_at(std::string& bytes, std::size_t at, auto value) {
-  std::memcpy(&bytes[at], &value, sizeof value);
-}
-
 // Returns why fields that could be read make no valid message; empty if they do.
 template <class M>
 std::string wrong_with(const M& m, const Header& header) {
@@ -125,28 +120,17 @@ std::string wrong_with(const M& m, const Header& header) {
   return "";
 }
 
-template <class M>
-Result<Message> read(const Header& header, std::string_view bytes) {
-  M message;
-  Reader reader(bytes);
-  fields(reader, message);
-  std::string wrong = reader.finish();
-  if (wrong.empty()) wrong = wrong_with(message, header);
-  if (wrong.empty()) return Message(std::move(message));
-  return broken("A ", name_of(header.type), " (request ", header.request, ") has ", wrong, ".");
-}
-
+// The alternative with this index, with nothing in it.
 template <std::size_t... I>
-Result<Message> read(const TypeEntry& entry, const Header& header, std::string_view bytes,
-                     std::index_sequence<I...>) {
-  using Read = Result<Message> (*)(const Header&, std::string_view);
-  constexpr Read kRead[] = {read<std::variant_alternative_t<I, Message>>...};
-  return kRead[&entry - kTypes](header, bytes);
+Message empty(std::size_t index, std::index_sequence<I...>) {
+  Message message;
+  ((I == index && (message.emplace<I>(), true)) || ...);
+  return message;
 }
 
 }  // namespace
 
-MessageType type_of(const Message& message) { return kTypes[message.index()].type; }
+const char* name_of(const Message& message) { return kTypes[message.index()].name; }
 
 const Payload* payload_of(const Message& message) {
   return std::visit(
@@ -164,42 +148,29 @@ Payload* payload_of(Message& message) {
 
 // ---- headers ----
 
-std::uint8_t version_of(MessageType type) {
-  const TypeEntry* entry = entry_of(type);
-  return entry && entry->first ? kFirstVersion : kProtocolVersion;
-}
-
-const char* name_of(MessageType type) {
-  const TypeEntry* entry = entry_of(type);
-  return entry ? entry->name : "a message of unknown type";
-}
-
 Status check_magic(std::string_view bytes) {
   if (get_le<std::uint32_t>(bytes) == kMagic) return {};
   if (const std::string known = stranger_named(bytes); !known.empty())
     return broken("The first bytes are ", known, ".");
-  return broken("A frame begins with ", in_hex(bytes.substr(0, 4)),
+  return broken("A frame begins with ", hex(bytes.substr(0, 4), " "),
                 " and not with 53 48 4f 4c (\"SHOL\"): the other end "
                 "is no Shoal process, or bytes were lost on the way.");
 }
 
-Result<Header> decode_header(std::span<const char, kHeaderSize> span, Stage stage) {
-  const std::string_view bytes(span.data(), span.size());
+Result<Header> decode_header(std::string_view bytes, Stage stage) {
   if (Status magic = check_magic(bytes); !magic.ok()) return magic.error();
-  const Header header{.version = get_le<std::uint8_t>(bytes.substr(4)),
-                      .type = static_cast<MessageType>(bytes[5] & ~kLentBit),
-                      .lent = (bytes[5] & kLentBit) != 0,
-                      .fields = get_le<std::uint16_t>(bytes.substr(6)),
-                      .request = get_le<std::uint64_t>(bytes.substr(8)),
-                      .length = get_le<std::uint32_t>(bytes.substr(16)),
-                      .crc = get_le<std::uint32_t>(bytes.substr(20))};
-  const TypeEntry* entry = entry_of(header.type);
-  if (const int spoken = version_of(header.type); header.version != spoken)
+  Header header;
+  Reader reader(bytes.substr(sizeof kMagic));
+  reader(header.version, header.type, header.fields, header.request, header.length, header.crc);
+  header.lent = (header.type & kLentBit) != 0;
+  header.type &= ~kLentBit;
+  const TypeEntry* entry = find_entry(header.type);
+  if (const int spoken = version_of(entry); header.version != spoken)
     return broken("A frame has version ", int{header.version},
                   " of the protocol, and this process speaks ", spoken,
                   ": run the same build of Shoal on all machines.");
   if (!entry)
-    return broken("A frame has the unknown type ", static_cast<int>(header.type),
+    return broken("A frame has the unknown type ", int{header.type},
                   ": it is damaged, or the other end is a newer build.");
   if (stage == Stage::kStranger && !entry->first)
     return broken("A ", entry->name,
@@ -210,13 +181,13 @@ Result<Header> decode_header(std::span<const char, kHeaderSize> span, Stage stag
   return header;
 }
 
-std::uint32_t crc_of_header(std::span<const char, kHeaderSize> bytes) {
-  return crc32c({bytes.data(), kHeaderSize - sizeof(std::uint32_t)});
+std::uint32_t crc_of_header(std::string_view bytes) {
+  return crc32c(bytes.substr(0, kHeaderSize - sizeof(std::uint32_t)));
 }
 
 Status check_crc(const Header& header, std::uint32_t crc) {
   if (crc == header.crc) return {};
-  return broken("A ", name_of(header.type), " (request ", header.request, ", ", header.length,
+  return broken("A ", entry_of(header).name, " (request ", header.request, ", ", header.length,
                 " bytes) was damaged on the way: its "
                 "crc32c is ",
                 std::hex, crc, ", ", header.crc,
@@ -226,16 +197,11 @@ Status check_crc(const Header& header, std::uint32_t crc) {
 // ---- messages ----
 
 Frame encode(const Message& message, std::uint64_t request, const std::optional<Lent>& lent) {
-  Writer writer;
-  std::string& head = writer.out();
-  const MessageType type = type_of(message);
-  const int bits = static_cast<int>(type) | (lent ? kLentBit : 0);
-  writer(kMagic, version_of(type), static_cast<std::uint8_t>(bits), std::uint16_t{0}, request,
-         std::uint64_t{0});
+  Writer head, rest;
   Frame frame;
   std::visit(
       [&]<class M>(const M& m) {
-        fields(writer, m);
+        fields(rest, m);
         if constexpr (requires { m.payload; })
           if (!lent) frame.payload = m.payload;
       },
@@ -246,15 +212,15 @@ Frame encode(const Message& message, std::uint64_t request, const std::optional<
   if (const Push* push = std::get_if<Push>(&message))
     CHECK((push->weight == 0) == push->payload.bytes.empty())
         << "a push of weight " << push->weight;
-  const std::size_t field_bytes = head.size() - kHeaderSize;
-  if (lent) writer(lent->offset, lent->bytes);
-  put_at(head, 6, static_cast<std::uint16_t>(std::min<std::size_t>(field_bytes, 0xffff)));
-  put_at(head, 16, static_cast<std::uint32_t>(head.size() - kHeaderSize + bytes.size()));
-  std::uint32_t crc = crc_of_header(std::span<const char, kHeaderSize>(head.data(), kHeaderSize));
-  crc = crc32c(std::string_view(head).substr(kHeaderSize), crc);
-  crc = crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, crc);
-  put_at(head, 20, crc);
-  frame.head = std::move(head);
+  const std::size_t field_bytes = rest.out().size();
+  if (lent) rest(lent->offset, lent->bytes);
+  const TypeEntry& entry = kTypes[message.index()];
+  head(kMagic, version_of(&entry), static_cast<std::uint8_t>(entry.number | (lent ? kLentBit : 0)),
+       static_cast<std::uint16_t>(std::min<std::size_t>(field_bytes, 0xffff)), request,
+       static_cast<std::uint32_t>(rest.out().size() + bytes.size()));
+  const std::uint32_t crc = crc32c(rest.out(), crc32c(head.out()));
+  head(crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, crc));
+  frame.head = std::move(head.out()) + rest.out();
   return frame;
 }
 
@@ -270,25 +236,33 @@ std::size_t frame_bytes(const Message& message) {
 }
 
 Result<Message> decode_fields(const Header& header, std::string_view bytes) {
-  if (const TypeEntry* entry = entry_of(header.type))
-    return read(*entry, header, bytes, std::make_index_sequence<std::size(kTypes)>());
-  return broken("A frame has the unknown type ", static_cast<int>(header.type), ".");
+  const TypeEntry& entry = entry_of(header);
+  Message message = empty(&entry - kTypes, std::make_index_sequence<std::size(kTypes)>());
+  const std::string wrong = std::visit(
+      [&](auto& m) {
+        Reader reader(bytes);
+        fields(reader, m);
+        const std::string& unread = reader.finish();
+        return unread.empty() ? wrong_with(m, header) : unread;
+      },
+      message);
+  if (wrong.empty()) return message;
+  return broken("A ", entry.name, " (request ", header.request, ") has ", wrong, ".");
 }
 
 Result<Message> decode(std::string_view frame, Stage stage) {
   if (frame.size() < kHeaderSize)
     return broken("A frame ends after ", frame.size(), " bytes, inside its header.");
-  const std::span<const char, kHeaderSize> first(frame.data(), kHeaderSize);
-  const Result<Header> header = decode_header(first, stage);
+  const Result<Header> header = decode_header(frame, stage);
   if (!header.ok()) return header.error();
   const std::string_view rest = frame.substr(kHeaderSize);
   if (rest.size() != header.value().length)
-    return broken("A ", name_of(header.value().type), " has ", rest.size(),
+    return broken("A ", entry_of(header.value()).name, " has ", rest.size(),
                   " bytes after its header, which says ", header.value().length, ".");
-  if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(first))); !crc.ok())
+  if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(frame))); !crc.ok())
     return crc.error();
   if (header.value().lent)
-    return broken("A ", name_of(header.value().type),
+    return broken("A ", entry_of(header.value()).name,
                   " has its numbers in the memory of a machine, and came without it.");
   Result<Message> message =
       decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
