@@ -277,13 +277,13 @@ TEST(Handshake, ProofsAreThoseOfTheProtocol) {
   EXPECT_EQ(whole(challenge), whole(golden("challenge")));
   const auto said = connects.take(challenge).value();
   EXPECT_EQ(whole(*said.answer), whole(golden("hello")));
-  EXPECT_FALSE(said.done);
+  EXPECT_FALSE(said.peer.has_value());
   const auto answered = accepts.take(*said.answer).value();
   EXPECT_EQ(whole(*answered.answer), whole(golden("welcome")));
-  EXPECT_TRUE(answered.done);
-  EXPECT_TRUE(connects.take(*answered.answer).value().done);
-  EXPECT_EQ(accepts.peer().rank, hello.rank);
-  EXPECT_EQ(connects.peer().incarnation, welcome.incarnation);
+  const auto heard = connects.take(*answered.answer).value();
+  ASSERT_TRUE(answered.peer && heard.peer);
+  EXPECT_EQ(answered.peer->rank, hello.rank);
+  EXPECT_EQ(heard.peer->incarnation, welcome.incarnation);
 }
 
 // Every field of what is said is covered by a proof.

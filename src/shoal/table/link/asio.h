@@ -61,6 +61,18 @@ inline asio::io_context& io_of(const Strand& strand) { return strand.machinery->
 // Shared by all who ask with these threads; null if `rate` is 0.
 std::shared_ptr<Throttles> throttles_of(const Strand& strand, double rate);
 
+// Opens the acceptor, which then listens at `endpoint`.
+template <class Acceptor>
+error_code listen(Acceptor& acceptor, const typename Acceptor::endpoint_type& endpoint) {
+  error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  // of connections that ended; not of a port that is listened on
+  if (!error) acceptor.set_option(typename Acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(Acceptor::max_listen_connections, error);
+  return error;
+}
+
 // `handler` on the strand.
 template <class Handler>
 auto on(const Strand& strand, Handler handler) {

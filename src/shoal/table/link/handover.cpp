@@ -3,9 +3,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "shoal/base/bytes.h"
 #include "shoal/base/hmac.h"
 #include "shoal/base/log.h"
-#include "shoal/base/random.h"
 #include "shoal/base/text.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/asio.h"
@@ -21,7 +21,7 @@ constexpr milliseconds kPatience{5000}, kAcceptPause{100}, kSoon{200};
 constexpr std::size_t kBytes = 4ull << 30;
 
 Digest proof_of(const char* what, const Nonce& key, const std::string& token) {
-  return hmac_sha256(token, what + std::string(key.begin(), key.end()));
+  return hmac_sha256(token, str(what, chars_of(key)));
 }
 
 bool is_this_user(local::socket& socket) {
@@ -76,56 +76,32 @@ Result<Descriptor> receive_file(int socket, const Digest& proof) {
   return file;
 }
 
-// One that fetches a file.
-class Fetch : public std::enable_shared_from_this<Fetch> {
- public:
-  Fetch(const Strand& strand, const Digest& answer, std::function<void(Result<Descriptor>)> done)
-      : strand_(strand), answer_(answer), done_(std::move(done)), socket_(io_of(strand)) {}
-
-  // An abstract socket is there at once, or not at all.
-  void start(const std::string& name, const Digest& proof) {
-    error_code error;
-    socket_.open(local(), error);
-    if (!error) socket_.non_blocking(true, error);
-    if (!error) socket_.connect(at(name), error);
-    if (error) return finish(broken("no process of this machine has it: ", error.message()));
-    if (!is_this_user(socket_)) return finish(broken("the process there is another user's"));
-    const std::size_t sent = socket_.write_some(asio::buffer(proof), error);
-    if (error || sent != proof.size()) return finish(broken("the process there does not listen"));
-    strand_.after(kPatience, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->finish(broken("the process there does not answer"));
-    });
-    socket_.async_wait(local::socket::wait_read,
-                       on(strand_, [self = shared_from_this()](error_code failed) {
-                         if (!failed && self->done_)
-                           self->finish(receive_file(self->socket_.native_handle(), self->answer_));
-                       }));
-  }
-
- private:
-  void finish(Result<Descriptor> result) {
+// Calls then(socket, timely) once on the strand: when there is something to read, or after some
+// seconds, with the socket closed.
+void wait_to_read(const Strand& strand, const std::shared_ptr<local::socket>& socket, auto then) {
+  strand.after(kPatience, [weak = std::weak_ptr(socket)] {
     error_code ignored;
-    socket_.close(ignored);
-    if (const auto done = std::exchange(done_, nullptr)) done(std::move(result));
-  }
-
-  const Strand strand_;
-  const Digest answer_;
-  std::function<void(Result<Descriptor>)> done_;
-  local::socket socket_;
-};
-
-std::string random_name() {
-  std::string name = "shoal-";
-  for (const std::uint8_t byte : random_nonce())
-    for (const int digit : {byte >> 4, byte & 15}) name += "0123456789abcdef"[digit];
-  return name;
+    if (const auto late = weak.lock()) late->close(ignored);
+  });
+  socket->async_wait(local::socket::wait_read,
+                     on(strand, [socket, then](error_code error) { then(*socket, !error); }));
 }
 
-}  // namespace
+// Says `proof` at an abstract address, which is there at once, or not at all.
+Status ask(local::socket& socket, const std::string& name, const Digest& proof) {
+  error_code error;
+  socket.open(local(), error);
+  if (!error) socket.non_blocking(true, error);
+  if (!error) socket.connect(at(name), error);
+  if (error) return broken("no process of this machine has it: ", error.message());
+  if (!is_this_user(socket)) return broken("the process there is another user's");
+  const std::size_t sent = socket.write_some(asio::buffer(proof), error);
+  if (error || sent != proof.size()) return broken("the process there does not listen");
+  return {};
+}
 
 // Answers processes that come for the memory.
-class Handover::Door : public std::enable_shared_from_this<Door> {
+class Door : public std::enable_shared_from_this<Door> {
  public:
   Door(const Strand& strand, const std::string& token, const Offer& offer,
        std::shared_ptr<SharedMemory> memory)
@@ -135,40 +111,27 @@ class Handover::Door : public std::enable_shared_from_this<Door> {
         memory_(std::move(memory)),
         acceptor_(io_of(strand)) {}
 
-  error_code open(const std::string& name) {
-    error_code error;
-    acceptor_.open(local(), error);
-    if (!error) acceptor_.bind(at(name), error);
-    if (!error) acceptor_.listen(local::acceptor::max_listen_connections, error);
-    return error;
-  }
+  error_code open(const std::string& name) { return listen(acceptor_, at(name)); }
 
   void accept() {
     acceptor_.async_accept(
         on(strand_, [self = shared_from_this()](error_code error, local::socket socket) {
           if (error) return self->strand_.after(kAcceptPause, [self] { self->accept(); });
-          if (is_this_user(socket)) self->hear(std::make_shared<local::socket>(std::move(socket)));
+          if (is_this_user(socket))
+            wait_to_read(self->strand_, std::make_shared<local::socket>(std::move(socket)),
+                         [self](local::socket& other, bool timely) {
+                           if (timely) self->answer(other);
+                         });
           self->accept();
         }));
   }
 
  private:
-  // The socket lasts until a request is there, or too late.
-  void hear(const std::shared_ptr<local::socket>& socket) {
-    strand_.after(kPatience, [weak = std::weak_ptr(socket)] {
-      error_code ignored;
-      if (const auto late = weak.lock()) late->close(ignored);
-    });
-    socket->async_wait(local::socket::wait_read,
-                       on(strand_, [self = shared_from_this(), socket](error_code error) {
-                         if (!error) socket->non_blocking(true, error);
-                         if (!error) self->answer(*socket);
-                       }));
-  }
-
   void answer(local::socket& socket) {
     Digest proof{};
     error_code error;
+    socket.non_blocking(true, error);
+    if (error) return;
     const std::size_t got = socket.read_some(asio::buffer(proof), error);
     if (!error && got == proof.size() && same_secret(proof, wanted_))
       (void)send_file(socket.native_handle(), answer_, memory_->file().number());
@@ -180,11 +143,15 @@ class Handover::Door : public std::enable_shared_from_this<Door> {
   local::acceptor acceptor_;
 };
 
+}  // namespace
+
 Handover::Handover(const Strand& strand, std::string token, std::shared_ptr<SharedMemory> memory)
     : strand_(strand),
       token_(std::move(token)),
       memory_(std::move(memory)),
-      offer_{.name = random_name(), .key = random_nonce(), .bytes = memory_->size()} {}
+      offer_{.name = "shoal-" + hex(chars_of(random_nonce())),
+             .key = random_nonce(),
+             .bytes = memory_->size()} {}
 Handover::~Handover() { memory_->reclaim(); }
 
 Result<std::shared_ptr<Handover>> Handover::create(IoThreads& threads, const std::string& token) {
@@ -201,12 +168,16 @@ Result<std::shared_ptr<Handover>> Handover::create(IoThreads& threads, const std
 
 void Handover::fetch(const Strand& strand, const Offer& offer,
                      std::function<void(Result<BorrowedMemory>)> done) const {
-  const auto map = [bytes = offer.bytes, done = std::move(done)](const Result<Descriptor>& file) {
-    done(file.ok() ? BorrowedMemory::create(file.value(), bytes) : file.error());
-  };
-  const auto fetch = std::make_shared<Fetch>(strand, proof_of("give", offer.key, token_), map);
-  strand.post([fetch, name = offer.name, proof = proof_of("take", offer.key, token_)] {
-    fetch->start(name, proof);
+  strand.post([strand, name = offer.name, bytes = offer.bytes, done = std::move(done),
+               take = proof_of("take", offer.key, token_),
+               give = proof_of("give", offer.key, token_)] {
+    const auto socket = std::make_shared<local::socket>(io_of(strand));
+    if (const Status asked = ask(*socket, name, take); !asked.ok()) return done(asked.error());
+    wait_to_read(strand, socket, [done, bytes, give](local::socket& other, bool timely) {
+      if (!timely) return done(broken("the process there does not answer"));
+      const Result<Descriptor> file = receive_file(other.native_handle(), give);
+      done(file.ok() ? BorrowedMemory::create(file.value(), bytes) : file.error());
+    });
   });
 }
 

@@ -28,7 +28,6 @@ class Handover : public std::enable_shared_from_this<Handover> {
   // one another.
   void note(Rank rank);
 
-  class Door;
   Handover(const Strand& strand, std::string token, std::shared_ptr<SharedMemory> memory);
   ~Handover();
 

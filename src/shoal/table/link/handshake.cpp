@@ -1,10 +1,11 @@
 #include "shoal/table/link/handshake.h"
 
-#include <algorithm>
+#include <bit>
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
+#include "shoal/base/text.h"
 #include "shoal/table/broken.h"
 
 namespace shoal::table {
@@ -14,21 +15,13 @@ std::string fields_of(const Message& message) {
   return encode(message, 0).head.substr(kHeaderSize);
 }
 
-// All but the proof, which comes last.
-std::string fields_before_proof(const Message& message) {
-  std::string fields = fields_of(message);
-  return fields.erase(fields.size() - sizeof(Digest));
-}
-
-Digest proof_of(const Hello& hello, const Challenge& challenge, const std::string& token) {
-  return hmac_sha256(token, "hello" + fields_of(challenge) + fields_before_proof(hello));
-}
-
-Digest proof_of(const Welcome& welcome, const Challenge& challenge, const Nonce& hello,
-                const std::string& token) {
-  const std::string nonce(hello.begin(), hello.end());
-  return hmac_sha256(token,
-                     "welcome" + fields_of(challenge) + nonce + fields_before_proof(welcome));
+// Of a Hello or a Welcome, which `name` tells apart: over all of its fields but the proof, which
+// comes last. A Welcome answers the Hello's nonce; before a Hello there is none.
+Digest proof_of(const char* name, const Challenge& challenge, std::string_view nonce,
+                const Message& said, const std::string& token) {
+  std::string fields = fields_of(said);
+  fields.erase(fields.size() - sizeof(Digest));
+  return hmac_sha256(token, str(name, fields_of(challenge), nonce, fields));
 }
 
 template <class Said>
@@ -45,13 +38,6 @@ Error unexpected(const Message& message, const char* wanted) {
 
 std::string name_of(Rank rank) {
   return rank == kNoRank ? "A process that wants to join" : str("Rank ", rank);
-}
-
-std::string start_of(const Digest& digest) {
-  std::string text;
-  for (std::size_t i = 0; i < 4; ++i)
-    text += str("0123456789abcdef"[digest[i] >> 4], "0123456789abcdef"[digest[i] & 15]);
-  return text;
 }
 
 }  // namespace
@@ -74,23 +60,19 @@ Result<Handshake::Step> Handshake::take_hello(const Message& message) {
   const Hello* hello = std::get_if<Hello>(&message);
   if (!hello) return unexpected(message, "Hello");
   if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
-  if (!same_secret(hello->proof, proof_of(*hello, *challenge_, self_.token)))
+  if (!same_secret(hello->proof, proof_of("hello", *challenge_, "", *hello, self_.token)))
     return broken(name_of(hello->rank),
                   " has another token: it belongs to another job, or was started with other "
                   "flags or environment.");
   if (hello->purpose == Purpose::kRows && hello->configuration != self_.configuration)
     return broken("Rank ", hello->rank, " has another configuration (",
-                  start_of(hello->configuration), ") than rank ", self_.rank, " (",
-                  start_of(self_.configuration),
+                  hex(chars_of(hello->configuration).substr(0, 4)), ") than rank ", self_.rank,
+                  " (", hex(chars_of(self_.configuration).substr(0, 4)),
                   "): net, solver and scheme must be the same on all.");
-  peer_ = {.rank = hello->rank,
-           .incarnation = hello->incarnation,
-           .purpose = hello->purpose,
-           .address = {}};
   Welcome welcome{
       .version = kProtocolVersion, .rank = self_.rank, .incarnation = self_.incarnation};
-  welcome.proof = proof_of(welcome, *challenge_, hello->nonce, self_.token);
-  return Step{welcome, true};
+  welcome.proof = proof_of("welcome", *challenge_, chars_of(hello->nonce), welcome, self_.token);
+  return Step{welcome, PeerName{hello->rank, hello->incarnation, hello->purpose, {}}};
 }
 
 Result<Handshake::Step> Handshake::take_challenge(const Message& message) {
@@ -105,8 +87,8 @@ Result<Handshake::Step> Handshake::take_challenge(const Message& message) {
               .incarnation = self_.incarnation,
               .configuration = self_.configuration,
               .nonce = nonce_};
-  hello.proof = proof_of(hello, *challenge_, self_.token);
-  return Step{hello, false};
+  hello.proof = proof_of("hello", *challenge_, "", hello, self_.token);
+  return Step{hello};
 }
 
 Result<Handshake::Step> Handshake::take_welcome(const Message& message) {
@@ -115,23 +97,13 @@ Result<Handshake::Step> Handshake::take_welcome(const Message& message) {
   if (welcome->version != kProtocolVersion)
     return broken("Version ", welcome->version,
                   " of the protocol was chosen, which was not on offer.");
-  if (!same_secret(welcome->proof, proof_of(*welcome, *challenge_, nonce_, self_.token)))
+  if (!same_secret(welcome->proof,
+                   proof_of("welcome", *challenge_, chars_of(nonce_), *welcome, self_.token)))
     return broken("Rank ", welcome->rank,
                   " took a token that it does not know itself: it is no process of this job.");
-  peer_ = {.rank = welcome->rank,
-           .incarnation = welcome->incarnation,
-           .purpose = *purpose_,
-           .address = {}};
-  return Step{std::nullopt, true};
+  return Step{std::nullopt, PeerName{welcome->rank, welcome->incarnation, *purpose_, {}}};
 }
 
-Nonce random_nonce() {
-  std::string bytes;
-  put_le(bytes, random_seed());
-  put_le(bytes, random_seed());
-  Nonce nonce;
-  std::copy_n(bytes.begin(), nonce.size(), nonce.begin());
-  return nonce;
-}
+Nonce random_nonce() { return std::bit_cast<Nonce>(std::array{random_seed(), random_seed()}); }
 
 }  // namespace shoal::table

@@ -16,11 +16,9 @@ class Handshake {
   // Returns the reply to `message`. With an error the connection is refused.
   struct Step {
     std::optional<Message> answer;
-    bool done = false;
+    std::optional<PeerName> peer{};  // the other end, all but its address: the handshake is done
   };
   Result<Step> take(const Message& message);
-  // Of the other end, all but its address. Good once take() said that all is done.
-  const PeerName& peer() const { return peer_; }
 
  private:
   Result<Step> take_challenge(const Message& message);
@@ -31,7 +29,6 @@ class Handshake {
   std::optional<Purpose> purpose_;
   Nonce nonce_;
   std::optional<Challenge> challenge_;  // that was said or heard
-  PeerName peer_;
 };
 
 Nonce random_nonce();

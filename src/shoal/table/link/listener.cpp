@@ -15,16 +15,6 @@ constexpr int kPortsTried = 200;
 // connections turned away that have a line of the log each, before there is one for many
 constexpr int kSaidAtOnce = 5;
 
-error_code listen(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
-  error_code error;
-  acceptor.open(endpoint.protocol(), error);
-  // of connections that ended; not of a port that is listened on
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  return error;
-}
-
 // "; port 29601 is free", if one is soon after.
 std::string next_free(asio::io_context& io, tcp::endpoint endpoint) {
   for (int i = 1; i <= kPortsTried && endpoint.port() < 65535; ++i) {

@@ -105,23 +105,22 @@ Status Session::shake(const Message& message) {
   }
   Result<Handshake::Step> step = handshake_.take(message);
   if (!step.ok()) return step.error();
-  if (step.value().done) return open(std::move(step.value().answer));
+  if (step.value().peer) return open(std::move(step).value());
   if (step.value().answer) queue_.push_back(std::move(*step.value().answer));
   write();
   return {};
 }
 
-Status Session::open(std::optional<Message> welcome) {
-  const std::string address = std::move(peer_.address);
-  peer_ = handshake_.peer();
-  peer_.address = address;
+Status Session::open(Handshake::Step last) {
+  last.peer->address = std::move(peer_.address);
+  peer_ = *std::move(last.peer);
   const Result<LinkOwner*> owner = opening_.admit(peer_);
   if (!owner.ok()) return owner.error();
   if (state_ != State::kHandshake) return {};
   owner_ = owner.value();
   state_ = State::kOpen;
   set_stage(Stage::kPeer);
-  if (welcome) queue_.push_back(std::move(*welcome));
+  if (last.answer) queue_.push_back(std::move(*last.answer));
   offer_memory();
   last_tick_ = now();
   arm(period(options_), &Session::tick);

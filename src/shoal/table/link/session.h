@@ -74,7 +74,7 @@ class Session final : public Link,
   Status frame(Message&& message) override;
 
   Status shake(const Message& message);
-  Status open(std::optional<Message> welcome);
+  Status open(Handshake::Step last);
   Status hear(Message&& message);
   // Both ends then have one address.
   bool is_within_machine() const {
