@@ -12,6 +12,7 @@ namespace shoal::table {
 
 // The time of a monotonic clock, given from outside.
 using Instant = std::chrono::nanoseconds;
+using std::chrono::milliseconds;
 
 // A worker's report of a task, or of a part of it, that it has computed. Durations are by its own
 // monotonic clock; 0: not known.

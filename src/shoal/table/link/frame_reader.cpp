@@ -40,19 +40,12 @@ Status FrameReader::took(std::size_t bytes) {
   left_ -= placed;
   end_ += bytes - placed;
   for (;;) {
-    const Result<bool> more = step();
+    const Result<bool> more = part_ == Part::kHeader   ? read_header()
+                              : part_ == Part::kFields ? read_fields()
+                                                       : read_numbers();
     if (!more.ok()) return more.error();
     if (!more.value()) return {};
   }
-}
-
-Result<bool> FrameReader::step() {
-  switch (part_) {
-    case Part::kHeader: return read_header();
-    case Part::kFields: return read_fields();
-    case Part::kNumbers: return read_numbers();
-  }
-  return false;
 }
 
 Result<bool> FrameReader::read_header() {
@@ -91,18 +84,23 @@ Result<bool> FrameReader::read_fields() {
   part_ = Part::kNumbers;
   if (header_.lent) return read_lent(bytes.substr(header_.field_bytes()));
   if (left_ == 0) return true;
-  const std::size_t size_of_payload = header_.payload_bytes();
-  const std::span<std::byte> place = this->place(message_, size_of_payload);
-  if (place.size() < size_of_payload) return true;
-  Payload* const payload = payload_of(message_);
-  if (payload && payload->bytes.empty()) payload->bytes = place.first(size_of_payload);
+  const std::span<std::byte> place = place_of(header_.payload_bytes());
+  if (place.empty()) return true;
   // Takes what is in the buffer already; the rest is read straight to its place.
-  const std::string_view here = use(size_of_payload);
-  direct_ = {reinterpret_cast<char*>(place.data()), size_of_payload};
+  const std::string_view here = use(place.size());
+  direct_ = {reinterpret_cast<char*>(place.data()), place.size()};
   std::copy(here.begin(), here.end(), direct_.begin());
   direct_ = direct_.subspan(here.size());
   left_ -= here.size();
   return true;
+}
+
+std::span<std::byte> FrameReader::place_of(std::size_t bytes) {
+  const std::span<std::byte> place = this->place(message_, bytes);
+  if (place.size() < bytes) return {};
+  Payload& payload = *payload_of(message_);
+  if (payload.bytes.empty()) payload.bytes = place.first(bytes);
+  return place.first(bytes);
 }
 
 Result<bool> FrameReader::read_lent(std::string_view where) {
@@ -115,10 +113,8 @@ Result<bool> FrameReader::read_lent(std::string_view where) {
     payload->owner = std::move(owner);
     return true;
   }
-  const std::span<std::byte> place = this->place(message_, bytes.size());
-  if (place.size() < bytes.size()) return true;
-  std::memcpy(place.data(), bytes.data(), bytes.size());
-  if (payload->bytes.empty()) payload->bytes = place.first(bytes.size());
+  if (const std::span<std::byte> place = place_of(bytes.size()); !place.empty())
+    std::memcpy(place.data(), bytes.data(), bytes.size());
   return true;
 }
 

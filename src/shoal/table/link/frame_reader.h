@@ -39,7 +39,9 @@ class FrameReader {
   enum class Part { kHeader, kFields, kNumbers };
   std::string_view waiting() const { return {buffer_.data() + begin_, end_ - begin_}; }
   std::string_view use(std::size_t most);  // of what waits
-  Result<bool> step();                     // false: more bytes are needed
+  // Where a payload of the message goes, which the message then has; empty: it is thrown away.
+  std::span<std::byte> place_of(std::size_t bytes);
+  // False: more bytes are needed.
   Result<bool> read_header();
   Result<bool> read_fields();
   Result<bool> read_lent(std::string_view where);

@@ -17,29 +17,13 @@ LinkMemory::~LinkMemory() {
   for (Payload& payload : lent_) handover_->memory().abandon(std::move(payload.owner));
 }
 
-std::shared_ptr<const void> KeptPayloads::keep(const std::shared_ptr<KeptPayloads>& kept,
-                                               std::uint64_t number) {
-  MutexLock lock(kept->mutex_);
-  kept->numbers_.insert(number);
-  return {kept->memory_.get(), [kept, number](const void*) { kept->give_back(number); }};
-}
-
-void KeptPayloads::give_back(std::uint64_t number) {
-  {
-    MutexLock lock(mutex_);
-    numbers_.erase(number);
-  }
-  wake_();
-}
-
 void LinkMemory::use(Result<BorrowedMemory> memory, Rank rank, std::function<void()> wake) {
   if (!memory.ok()) {
     LOG(INFO) << "rank " << rank << " offers its memory, which cannot be had ("
               << memory.error().message << "): its rows come over TCP";
     return;
   }
-  borrows_ = std::make_shared<const BorrowedMemory>(std::move(memory).value());
-  kept_ = std::make_shared<KeptPayloads>(borrows_, std::move(wake));
+  kept_ = std::make_shared<KeptPayloads>(std::move(memory).value(), std::move(wake));
   handover_->note(rank);
 }
 
@@ -78,11 +62,30 @@ Status LinkMemory::take_back(const Taken& taken) {
 }
 
 Result<std::span<const std::byte>> LinkMemory::borrow(const Lent& lent) {
-  if (!borrows_)
-    return broken("A frame says that its numbers lie in memory, which was not offered.");
+  if (!kept_) return broken("A frame says that its numbers lie in memory, which was not offered.");
   ++borrowed_;
   traffic_->bytes_received += lent.bytes;
-  return borrows_->look(lent);
+  return kept_->memory.look(lent);
+}
+
+std::shared_ptr<const void> LinkMemory::keep() {
+  const std::uint64_t number = borrowed_ - 1;
+  {
+    MutexLock lock(kept_->mutex);
+    kept_->numbers.insert(number);
+  }
+  return {kept_.get(), [kept = kept_, number](const void*) {
+            {
+              MutexLock lock(kept->mutex);
+              kept->numbers.erase(number);
+            }
+            kept->wake();
+          }};
+}
+
+Taken LinkMemory::state() const {
+  MutexLock lock(kept_->mutex);
+  return {borrowed_, kept_->numbers.empty() ? borrowed_ : *kept_->numbers.begin()};
 }
 
 std::optional<Message> LinkMemory::taken() {

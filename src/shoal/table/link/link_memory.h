@@ -10,30 +10,16 @@
 
 namespace shoal::table {
 
-// Payloads that lie in the other end's memory, and are still looked at there. On any thread.
-class KeptPayloads {
- public:
-  // `wake` is called when one of them is looked at no more.
-  KeptPayloads(std::shared_ptr<const BorrowedMemory> memory, std::function<void()> wake)
-      : memory_(std::move(memory)), wake_(std::move(wake)) {}
-  KeptPayloads(const KeptPayloads&) = delete;
+// The other end's memory, and which payloads are still looked at there. Lasts as long as one of
+// them is. On any thread.
+struct KeptPayloads {
+  KeptPayloads(BorrowedMemory borrowed, std::function<void()> given_back)
+      : memory(std::move(borrowed)), wake(std::move(given_back)) {}
 
-  // An owner of payload `number`.
-  static std::shared_ptr<const void> keep(const std::shared_ptr<KeptPayloads>& kept,
-                                          std::uint64_t number);
-  // The lowest number of them, or `none`.
-  std::uint64_t first(std::uint64_t none) const {
-    MutexLock lock(mutex_);
-    return numbers_.empty() ? none : *numbers_.begin();
-  }
-
- private:
-  void give_back(std::uint64_t number);
-
-  const std::shared_ptr<const BorrowedMemory> memory_;  // lasts as long as they do
-  const std::function<void()> wake_;
-  mutable Mutex mutex_;
-  std::set<std::uint64_t> numbers_ GUARDED_BY(mutex_);
+  const BorrowedMemory memory;
+  const std::function<void()> wake;  // called when one of them is looked at no more
+  Mutex mutex;
+  std::set<std::uint64_t> numbers GUARDED_BY(mutex);
 };
 
 // On the link's strand.
@@ -64,13 +50,13 @@ class LinkMemory {
   // Good until the next call, or with keep() longer.
   Result<std::span<const std::byte>> borrow(const Lent& lent);
   // The payload that was borrowed last stays as it is until the owner that is returned is gone.
-  std::shared_ptr<const void> keep() { return KeptPayloads::keep(kept_, borrowed_ - 1); }
+  std::shared_ptr<const void> keep();
   // Returns what to say of what was borrowed, or is needed no more, since the last call.
   std::optional<Message> taken();
   bool owes() const { return kept_ && state() != said_; }  // that
 
  private:
-  Taken state() const { return {borrowed_, kept_->first(borrowed_)}; }
+  Taken state() const;
 
   const std::shared_ptr<Handover> handover_;
   const std::shared_ptr<TrafficCounters> traffic_;
@@ -80,9 +66,8 @@ class LinkMemory {
   std::deque<Payload> lent_;
   std::uint64_t taken_ = 0, returned_ = 0;  // payloads, as Taken counts them
   std::size_t bytes_ = 0;                   // of those lent and not taken
-  std::shared_ptr<const BorrowedMemory> borrows_;
-  std::shared_ptr<KeptPayloads> kept_;
-  std::uint64_t borrowed_ = 0;  // payloads
+  std::shared_ptr<KeptPayloads> kept_;      // null before use()
+  std::uint64_t borrowed_ = 0;              // payloads
   std::optional<Taken> said_;
 };
 

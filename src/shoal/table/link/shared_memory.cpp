@@ -17,7 +17,15 @@ constexpr std::size_t kLine = 64;  // bytes; pieces begin at one
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Error failed(const char* what) {
-  return {Code::kPeer, str("shared memory cannot be had (", what, ": ", std::strerror(errno), ")")};
+  return broken("shared memory cannot be had (", what, ": ", std::strerror(errno), ")");
+}
+
+// Errors are kPeer.
+Result<Mapping> map(const Descriptor& file, std::size_t bytes, int access) {
+  void* const at = ::mmap(nullptr, bytes, access, MAP_SHARED, file.number(), 0);
+  if (at == MAP_FAILED) return failed("mmap");
+  return Mapping{.bytes = {static_cast<std::byte*>(at), bytes},
+                 .owner = {at, [bytes](void* mapped) { ::munmap(mapped, bytes); }}};
 }
 
 }  // namespace
@@ -26,23 +34,12 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-Mapping::~Mapping() {
-  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
-}
-
-Result<Mapping> Mapping::create(int file, std::size_t bytes, bool writes) {
-  void* const at =
-      ::mmap(nullptr, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
-  if (at == MAP_FAILED) return failed("mmap");
-  return Mapping({static_cast<std::byte*>(at), bytes});
-}
-
 Result<std::shared_ptr<SharedMemory>> SharedMemory::create(std::size_t bytes) {
   Descriptor file(::memfd_create("shoal", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file.number() < 0) return failed("memfd_create");
   if (::ftruncate(file.number(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate");
   if (::fcntl(file.number(), F_ADD_SEALS, kSeals) != 0) return failed("seals");
-  Result<Mapping> mapping = Mapping::create(file.number(), bytes, true);
+  Result<Mapping> mapping = map(file, bytes, PROT_READ | PROT_WRITE);
   if (!mapping.ok()) return mapping.error();
   return std::make_shared<SharedMemory>(std::move(file), std::move(mapping).value());
 }
@@ -61,7 +58,7 @@ std::shared_ptr<std::byte[]> SharedMemory::allocate(std::size_t bytes, std::size
   free_.erase(found);
   if (begin + length < end) free_[begin + length] = end;
   left_ -= length;
-  return {mapping_.bytes().data() + begin,
+  return {mapping_.bytes.data() + begin,
           [self = shared_from_this(), begin, length](const std::byte*) {
             self->release(begin, begin + length);
           }};
@@ -83,7 +80,7 @@ void SharedMemory::release(std::size_t begin, std::size_t end) {
 
 std::optional<std::size_t> SharedMemory::find(std::span<const std::byte> bytes) const {
   const auto at = reinterpret_cast<std::uintptr_t>(bytes.data()),
-             first = reinterpret_cast<std::uintptr_t>(mapping_.bytes().data());
+             first = reinterpret_cast<std::uintptr_t>(mapping_.bytes.data());
   if (at < first || at + bytes.size() > first + size()) return std::nullopt;
   return at - first;
 }
@@ -107,15 +104,15 @@ Result<BorrowedMemory> BorrowedMemory::create(const Descriptor& file, std::size_
   const int seals = ::fcntl(file.number(), F_GET_SEALS);  // -1: a file that can have none
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return broken("the memory that was offered could become shorter");
-  Result<Mapping> mapping = Mapping::create(file.number(), bytes, false);
+  Result<Mapping> mapping = map(file, bytes, PROT_READ);
   if (!mapping.ok()) return mapping.error();
   return BorrowedMemory(std::move(mapping).value());
 }
 
 Result<std::span<const std::byte>> BorrowedMemory::look(const Lent& lent) const {
-  const std::size_t size = mapping_.bytes().size();
+  const std::size_t size = mapping_.bytes.size();
   if (lent.offset <= size && lent.bytes <= size - lent.offset && lent.bytes > 0)
-    return std::span<const std::byte>(mapping_.bytes().subspan(lent.offset, lent.bytes));
+    return std::span<const std::byte>(mapping_.bytes.subspan(lent.offset, lent.bytes));
   return broken("A frame says that its numbers lie at ", lent.offset, " and have ", lent.bytes,
                 " bytes; the memory that was offered has ", size, ".");
 }

@@ -26,23 +26,10 @@ class Descriptor {
   int number_;
 };
 
-// Bytes of a file as they are mapped; unmapped with this.
-class Mapping {
- public:
-  Mapping() = default;
-  // Errors are kPeer.
-  static Result<Mapping> create(int file, std::size_t bytes, bool writes);
-  Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-  Mapping& operator=(Mapping&& other) noexcept {
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Mapping();
-  std::span<std::byte> bytes() const { return bytes_; }
-
- private:
-  explicit Mapping(std::span<std::byte> bytes) : bytes_(bytes) {}
-  std::span<std::byte> bytes_;
+// Bytes of a file as they are mapped, until nothing holds `owner`.
+struct Mapping {
+  std::span<std::byte> bytes;
+  std::shared_ptr<const void> owner;
 };
 
 // The sender's end, one of a process: pieces of a file without a name. Functions may be called on
@@ -53,7 +40,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   // are kPeer.
   static Result<std::shared_ptr<SharedMemory>> create(std::size_t bytes);
   const Descriptor& file() const { return file_; }
-  std::size_t size() const { return mapping_.bytes().size(); }
+  std::size_t size() const { return mapping_.bytes.size(); }
 
   // A piece that is free again when nothing holds it; null if there is no room but `reserve` bytes.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes, std::size_t reserve = 0);
