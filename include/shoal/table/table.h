@@ -176,11 +176,11 @@ struct ServiceOptions {
   LocalTransport local_transport = LocalTransport::kAuto;
   // bytes a second each way that this process may send and receive; 0: no limit. For trials
   double throttle = 0;
-  std::chrono::milliseconds start{300'000};   // all must have joined
-  std::chrono::milliseconds connect{10'000};  // one attempt to connect
-  std::chrono::milliseconds reconnect{800};   // a broken connection must be back
+  milliseconds start{300'000};   // all must have joined
+  milliseconds connect{10'000};  // one attempt to connect
+  milliseconds reconnect{800};   // a broken connection must be back
   // a silent peer is named, is given up
-  std::chrono::milliseconds stall_warn{10'000}, stall_abort{60'000};
+  milliseconds stall_warn{10'000}, stall_abort{60'000};
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);

@@ -22,7 +22,7 @@ struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
   // A row is asked for again after so long without an answer; doubled each time, up to 16 times.
-  std::chrono::milliseconds retry{2000};
+  milliseconds retry{2000};
   CodecFinder codecs = find_codec;
 };
 

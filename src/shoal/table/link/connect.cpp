@@ -5,8 +5,6 @@
 namespace shoal::table {
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr std::string_view kNoConnection = "No connection to ";
 
 Error no_connection(Code code, const std::string& address, const std::string& why) {
@@ -101,7 +99,7 @@ void dial(const Strand& strand, const std::string& address, milliseconds within,
 void connect(const Strand& strand, const std::string& address, Purpose purpose,
              const Credentials& self, const LinkOptions& options, LinkOwner& owner,
              std::function<void(Result<std::shared_ptr<Link>>)> done) {
-  const std::chrono::nanoseconds deadline = now() + options.connect;
+  const Instant deadline = now() + options.connect;
   dial(strand, address, options.connect, [=, &owner](Result<tcp::socket> socket) {
     if (!socket.ok()) return done(socket.error());
     Opening opening{.admit = [&owner](const PeerName&) -> Result<LinkOwner*> { return &owner; },

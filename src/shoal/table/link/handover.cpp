@@ -14,8 +14,6 @@
 namespace shoal::table {
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr milliseconds kPatience{5000}, kAcceptPause{100}, kSoon{200};
 // of addresses, of which memory is taken as they are used
 constexpr std::size_t kBytes = 4ull << 30;

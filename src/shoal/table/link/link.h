@@ -48,8 +48,7 @@ struct LinkOptions {
   std::size_t window = 512 * 1024;  // bytes handed to the system ahead
   // bytes a second each way, of all links of these IoThreads together; 0: no limit
   double throttle = 0;
-  std::chrono::milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000},
-      connect{10'000};
+  milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all
   // does under a throttle.
@@ -85,7 +84,7 @@ class LinkOwner {
   // again after wake().
   virtual std::optional<Message> next(Link&) { return std::nullopt; }
   // Nothing was heard for so long; said once for each silence longer than stall_warn.
-  virtual void silent(Link&, std::chrono::milliseconds) {}
+  virtual void silent(Link&, milliseconds) {}
   // The link is gone, once: `error` is kTimeout after stall_abort, kPeer otherwise (its words:
   // reset by peer, Refuse's reason, damaged frame), or ok after a Bye.
   virtual void closed(Link& link, Status error) = 0;
@@ -115,7 +114,7 @@ void connect(const Strand& strand, const std::string& address, Purpose purpose,
 
 // Whether somebody listens at host:port, to whom nothing is said. Calls `done` once, on the strand:
 // errors as connect()'s.
-void reach(const Strand& strand, const std::string& address, std::chrono::milliseconds within,
+void reach(const Strand& strand, const std::string& address, milliseconds within,
            std::function<void(Status)> done);
 
 // Whether an error of connect() may go away by itself (nobody listens yet, the name is not known

@@ -5,8 +5,6 @@
 namespace shoal::table {
 namespace {
 
-using std::chrono::milliseconds;
-
 // that shake hands at a time; the one that is at it for longest makes room
 constexpr std::size_t kMostStrangers = 256;
 // after an accept that failed, as it does when there are no descriptors left

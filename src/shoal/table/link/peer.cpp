@@ -7,9 +7,6 @@
 namespace shoal::table {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
 constexpr milliseconds kFirstPause{10}, kLongestPause{500};
 constexpr int kMostShortLives = 5;
 
@@ -36,7 +33,7 @@ void Peer::use(std::shared_ptr<Link> link) {
   if (ended_) return;
   current_ = link.get();
   broken_.reset();
-  up_since_ = steady_clock::now();
+  up_since_ = now();
   if (channel_) channel_->opened(link);
   owner_.up(*this, links_++ > 0);
   owner_.paused();
@@ -111,7 +108,7 @@ void Peer::ended(const Link* link, const Status& error) {
   owner_.paused();
   if (process_.over()) return;
   // A process that left in order is reported by the process that made it leave; if not, here.
-  if (error.ok()) return expect_again({Code::kPeer, "it left before the job was done"});
+  if (error.ok()) return expect_again(broken("it left before the job was done"));
   if (error.error().code == Code::kTimeout) return lose(error.error());
   if (address_.empty())
     expect_again(error.error());
@@ -127,7 +124,7 @@ void Peer::expect_again(const Error& why) {
 
 void Peer::redial(const Error& why) {
   broken_ = why;
-  const bool short_life = steady_clock::now() - up_since_ < process_.options.reconnect;
+  const bool short_life = now() - up_since_ < process_.options.reconnect;
   short_lives_ = short_life ? short_lives_ + 1 : 0;
   if (short_lives_ > kMostShortLives) return lose(why);
   LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
@@ -144,7 +141,7 @@ void Peer::lose(const Error& error) {
 
 void Peer::dial(const std::string& address, milliseconds within) {
   address_ = address;
-  deadline_ = steady_clock::now() + within;
+  deadline_ = now() + within;
   pause_ = kFirstPause;
   attempt();
 }
@@ -163,8 +160,7 @@ void Peer::attempted(Result<std::shared_ptr<Link>> result) {
     const Rank found = link->peer().rank;
     if (ended_ || found != rank_) link->close(false);
     if (found != rank_)
-      return lose(
-          {Code::kPeer, str("at ", address_, " is rank ", found, " of the job, not rank ", rank_)});
+      return lose(broken("at ", address_, " is rank ", found, " of the job, not rank ", rank_));
     if (ended_) return;
     {
       MutexLock lock(mutex_);

@@ -41,7 +41,7 @@ class Peer final : public LinkOwner {
 
   Rank rank() const { return rank_; }
   // Dials, again and ever more slowly, until `within` has passed. On the home strand.
-  void dial(const std::string& address, std::chrono::milliseconds within);
+  void dial(const std::string& address, milliseconds within);
   // The process has connected; an earlier link is at its end.
   void opened(std::shared_ptr<Link> link) override;
   void close(bool with_bye);  // the owner hears nothing more
@@ -86,7 +86,7 @@ class Peer final : public LinkOwner {
     home_.run([this] { owner_.paused(); });
   }
   std::optional<Message> next(Link& link) override;
-  void silent(Link& link, std::chrono::milliseconds since) override;
+  void silent(Link& link, milliseconds since) override;
   void closed(Link& link, Status error) override;
   void attempt();
   void attempted(Result<std::shared_ptr<Link>> result);
@@ -97,10 +97,7 @@ class Peer final : public LinkOwner {
   void expect_again(const Error& why);
   void lose(const Error& error);
   std::shared_ptr<Link> drop(const Link* link);
-  std::chrono::milliseconds left() const {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ -
-                                                                 std::chrono::steady_clock::now());
-  }
+  milliseconds left() const { return std::chrono::duration_cast<milliseconds>(deadline_ - now()); }
 
   ProcessState& process_;
   const Strand home_;
@@ -116,8 +113,8 @@ class Peer final : public LinkOwner {
   // Of dialling; no address: the other side dials.
   std::string address_, trouble_;
   std::optional<Error> broken_;  // why the last link ended
-  std::chrono::steady_clock::time_point deadline_, up_since_;
-  std::chrono::milliseconds pause_{};
+  Instant deadline_{}, up_since_{};
+  milliseconds pause_{};
   int short_lives_ = 0;  // links in a row that broke soon
 
   mutable Mutex mutex_;

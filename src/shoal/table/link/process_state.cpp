@@ -1,8 +1,8 @@
 #include "shoal/table/link/process_state.h"
 
 #include <algorithm>
-#include <random>
 
+#include "shoal/base/random.h"
 #include "shoal/base/sha256.h"
 #include "shoal/table/coordinator/difference.h"
 
@@ -10,12 +10,10 @@ namespace shoal::table {
 namespace {
 
 Credentials credentials(const ServiceOptions& options) {
-  std::random_device device;
   Sha256 configuration;
   configuration.update(parted(options.configuration).first);
-  const std::uint64_t incarnation = static_cast<std::uint64_t>(device()) << 32 | device();
   return {.rank = options.rank,
-          .incarnation = incarnation,
+          .incarnation = random_seed(),
           .token = options.token,
           .configuration = configuration.digest()};
 }
@@ -26,9 +24,8 @@ ProcessState::ProcessState(const ServiceOptions& given)
     : options(given), self(credentials(given)) {}
 
 LinkOptions ProcessState::link_options() const {
-  const std::chrono::milliseconds heartbeat =
-      std::min(std::chrono::milliseconds(1000),
-               std::max(options.stall_abort / 4, std::chrono::milliseconds(1)));
+  const milliseconds heartbeat =
+      std::min(milliseconds(1000), std::max(options.stall_abort / 4, milliseconds(1)));
   return {.window = options.window,
           .throttle = options.throttle,
           .heartbeat = heartbeat,

@@ -13,7 +13,7 @@ namespace shoal::table {
 
 class ProcessState {
  public:
-  static constexpr std::chrono::milliseconds kForever{std::chrono::hours(24 * 365)};
+  static constexpr milliseconds kForever{std::chrono::hours(24 * 365)};
 
   explicit ProcessState(const ServiceOptions& options);
 
@@ -87,7 +87,7 @@ class ProcessState {
   // kTimeout without words after `deadline`. Calls late(seconds waited), without the mutex, after
   // each options.stall_warn.
   template <class Done, class Late>
-  Status wait(Done done, Late late, std::chrono::milliseconds deadline = kForever);
+  Status wait(Done done, Late late, milliseconds deadline = kForever);
 
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
@@ -100,12 +100,9 @@ class ProcessState {
 };
 
 template <class Done, class Late>
-Status ProcessState::wait(Done done, Late late, std::chrono::milliseconds deadline) {
-  using std::chrono::milliseconds;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto waited = [&] {
-    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
-  };
+Status ProcessState::wait(Done done, Late late, milliseconds deadline) {
+  const Instant begin = now();
+  const auto waited = [&] { return std::chrono::duration_cast<milliseconds>(now() - begin); };
   milliseconds next_late = options.stall_warn;
   for (;;) {
     {

@@ -1,13 +1,12 @@
 // Service over TCP: what runs in one process of a job, from its listener to its last message.
 
 #include "shoal/base/log.h"
+#include "shoal/table/broken.h"
 #include "shoal/table/link/handover.h"
 #include "shoal/table/link/table_over_tcp.h"
 
 namespace shoal::table {
 namespace {
-
-using std::chrono::milliseconds;
 
 constexpr milliseconds kLastWords{2'000}, kInterruption{200};
 
@@ -149,30 +148,29 @@ std::string ServiceOverTcp::advertised() const {
 
 Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   const std::uint32_t own = process_.options.rank, processes = process_.options.processes;
-  const auto refused = [](const std::string& why) { return Error{Code::kPeer, why}; };
   if (const Status status = process_.status(); !status.ok())
-    return refused("the job has failed: " + status.error().message);
+    return broken("the job has failed: ", status.error().message);
   const bool to_coordinator = peer.purpose == Purpose::kCoordination && host_;
   if (peer.rank == kNoRank && to_coordinator) return host_->enrollment();
   const bool joins =
       peer.rank != kNoRank && (host_ ? host_->knows(peer.rank) : process_.roster() != nullptr);
   if (peer.rank >= processes && !joins)
-    return refused(str("rank ", peer.rank, " cannot be in this job of ", processes, " processes"));
+    return broken("rank ", peer.rank, " cannot be in this job of ", processes, " processes");
   if (peer.rank == own)
-    return refused(str("rank ", own, " is this process itself: two processes have that rank"));
+    return broken("rank ", own, " is this process itself: two processes have that rank");
   {
     MutexLock lock(process_.mutex);
     const auto [known, first] = known_.try_emplace(peer.rank, peer);
     if (!first && known->second.incarnation != peer.incarnation)
-      return refused(str("rank ", peer.rank, " is in the job already, from ", known->second.address,
-                         ": two processes with one rank, or one that was started again, which "
-                         "cannot come back into a running job"));
+      return broken("rank ", peer.rank, " is in the job already, from ", known->second.address,
+                    ": two processes with one rank, or one that was started again, which "
+                    "cannot come back into a running job");
   }
   if (to_coordinator) return &host_->peers()[peer.rank];
   if (peer.purpose == Purpose::kRows && shard_) return &shard_->peers()[peer.rank];
-  return refused(str(
+  return broken(
       "rank ", own,
-      peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates"));
+      peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates");
 }
 
 // Handles what the coordinator says, on the client's strand.
@@ -182,8 +180,8 @@ void ServiceOverTcp::hear(Message&& message) {
   if (const auto* directive = std::get_if<Directive>(&message)) return directed(*directive);
   auto* answer = std::get_if<Answer>(&message);
   if (!answer)
-    return process_.fail({Code::kPeer, str("the coordinator sent a ", name_of(message),
-                                           ", which is not for this process")});
+    return process_.fail(
+        broken("the coordinator sent a ", name_of(message), ", which is not for this process"));
   if (answer->topic == Topic::kDone) process_.finish();
   if (answer->topic == Topic::kLeave && !process_.options.worker) {
     // for a server alone; a worker's table waits for its own
@@ -227,7 +225,6 @@ Status ServiceOverTcp::serve(const std::function<bool()>& interrupted) {
 }  // namespace
 
 std::string validate(const ServiceOptions& options) {
-  using std::chrono::milliseconds;
   if (options.processes < 1) return "a job has at least one process";
   if (options.rank >= options.processes)
     return str("rank ", options.rank, " of ", options.processes, " processes: ranks count from 0");

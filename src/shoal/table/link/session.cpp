@@ -7,8 +7,6 @@
 namespace shoal::table {
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr milliseconds kLinger{2000};       // for the other end to read the last words
 constexpr std::size_t kAtOnce = 64 * 1024;  // bytes: copying them to the system holds nobody up
 
@@ -27,12 +25,10 @@ void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::in
 
 Error lost(const error_code& error) {
   if (error == asio::error::eof)
-    return {
-        Code::kPeer,
-        "The other end closed the connection without a Bye: its process has ended or was killed."};
-  return {Code::kPeer,
-          str("The connection broke (", error.message(),
-              "): the other process was killed, or its machine or the network went away.")};
+    return broken(
+        "The other end closed the connection without a Bye: its process has ended or was killed.");
+  return broken("The connection broke (", error.message(),
+                "): the other process was killed, or its machine or the network went away.");
 }
 
 }  // namespace

@@ -24,15 +24,15 @@ struct Opening {
 class Stillness {
  public:
   void moved() { moved_ = true; }
-  std::chrono::milliseconds tick(std::chrono::milliseconds passed) {
-    total_ = moved_ ? std::chrono::milliseconds{} : total_ + passed;
+  milliseconds tick(milliseconds passed) {
+    total_ = moved_ ? milliseconds{} : total_ + passed;
     moved_ = false;
     return total_;
   }
 
  private:
   bool moved_ = false;
-  std::chrono::milliseconds total_{};
+  milliseconds total_{};
 };
 
 // All but the atomics is touched on the strand only. Operations in flight hold the session; so does
@@ -45,7 +45,7 @@ class Session final : public Link,
           Opening opening);
 
   // Shakes hands within `deadline`. On the strand.
-  void start(std::chrono::milliseconds deadline);
+  void start(milliseconds deadline);
   bool shaking_hands() const { return state_ == State::kHandshake; }  // on any thread
 
   const PeerName& peer() const override { return peer_; }
@@ -127,7 +127,7 @@ class Session final : public Link,
   void hand_over();
   void wrote(error_code error, std::size_t bytes);
   void tick();
-  void arm(std::chrono::milliseconds delay, void (Session::*then)()) {
+  void arm(milliseconds delay, void (Session::*then)()) {
     timer_.expires_after(delay);
     timer_.async_wait(on(strand_, [self = shared_from_this(), then](error_code error) {
       if (!error && self->state_ != State::kClosed) ((*self).*then)();
@@ -176,8 +176,8 @@ class Session final : public Link,
   error_code write_error_;
   std::uint64_t request_ = 0;
 
-  std::chrono::nanoseconds last_tick_{};
-  std::chrono::milliseconds since_ping_{};
+  Instant last_tick_{};
+  milliseconds since_ping_{};
   Stillness silence_, stuck_;
   bool warned_ = false;
 

@@ -66,8 +66,8 @@ void ShardHost::handle(Rank rank, const Message& message) {
   // in a later one it may have been a worker, whose last messages are late
   const bool first = !shard_->plan() || shard_->plan()->generation == 0;
   if (first && worker < 0 && !std::holds_alternative<NormTotal>(message))
-    return coordinator_.report(
-        rank, -1, {Code::kPeer, str("it sent a ", name_of(message), " and is no worker")});
+    return coordinator_.report(rank, -1,
+                               broken("it sent a ", name_of(message), " and is no worker"));
   Outbox out;
   const Status status = shard_->handle(worker, message, out);
   if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok())

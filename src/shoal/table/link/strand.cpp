@@ -16,8 +16,8 @@ IoThreads::IoThreads(int threads) : machinery(std::make_shared<Machinery>(thread
 IoThreads::~IoThreads() { stop(); }
 
 void IoThreads::stop() {
-  for (const std::jthread& thread : machinery->threads)
-    CHECK(thread.get_id() != std::this_thread::get_id()) << "threads cannot wait for themselves";
+  CHECK(!machinery->io.get_executor().running_in_this_thread())
+      << "threads cannot wait for themselves";
   {
     MutexLock lock(machinery->mutex);
     machinery->stopped = true;
@@ -103,7 +103,7 @@ void Strand::after(std::chrono::nanoseconds delay, std::function<void()> work) c
   }));
 }
 
-bool Strand::call(std::function<void()> work, std::chrono::milliseconds within) const {
+bool Strand::call(std::function<void()> work, milliseconds within) const {
   const auto done = std::make_shared<std::promise<void>>();
   post([work = std::move(work), done] {
     work();
@@ -114,7 +114,7 @@ bool Strand::call(std::function<void()> work, std::chrono::milliseconds within) 
 
 bool Strand::here() const { return machinery->strand.running_in_this_thread(); }
 
-std::chrono::nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+Instant now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 std::shared_ptr<Throttles> throttles_of(const Strand& strand, double rate) {
   if (rate <= 0) return nullptr;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "shoal/base/timer.h"
+#include "shoal/table/pacer.h"
 
 namespace shoal::table {
 
@@ -42,8 +43,7 @@ class Strand {
   void after(std::chrono::nanoseconds delay, std::function<void()> work) const;
   // Posts `work` and waits until it has run; false if it has not within this time, which is long
   // for a strand that nothing holds up.
-  bool call(std::function<void()> work,
-            std::chrono::milliseconds within = std::chrono::seconds(10)) const;
+  bool call(std::function<void()> work, milliseconds within = std::chrono::seconds(10)) const;
   bool here() const;  // whether the caller runs on it
 
   struct Machinery;  // likewise
@@ -51,6 +51,6 @@ class Strand {
 };
 
 // A monotonic clock's time.
-std::chrono::nanoseconds now();
+Instant now();
 
 }  // namespace shoal::table

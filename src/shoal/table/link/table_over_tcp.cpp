@@ -6,8 +6,6 @@
 namespace shoal::table {
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr milliseconds kTick{1000};
 constexpr std::size_t kPushedAtOnce = 16 * 1024;
 
