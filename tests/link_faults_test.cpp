@@ -90,12 +90,12 @@ TEST(LinkRefuses, WhomTheOwnerDoesNotWant) {
 
 TEST(LinkRefuses, OtherVersions) {
   Ends ends;
-  PlainSocket newer(ends.listener->port());
+  PlainSocket newer(ends.listener.port);
   newer.hear(kHeaderSize + 20);
   newer.say(whole(Hello{.lowest = 8, .highest = 9}));
   EXPECT_SAYS("speaks versions 8 to 9 of the protocol, the other only 7",
               reason_in(newer.hear_all()));
-  PlainSocket newest(ends.listener->port());
+  PlainSocket newest(ends.listener.port);
   newest.hear(kHeaderSize + 20);
   newest.say(whole(Hello{}).replace(4, 1, "\x09"));
   EXPECT_SAYS("version 9 of the protocol", reason_in(newest.hear_all()));
@@ -128,15 +128,15 @@ TEST(LinkRefuses, WhoOnlyPretendsToKnowTheToken) {
 
 TEST(LinkRefuses, WhatIsNoShoalProcess) {
   Ends ends;
-  PlainSocket browser(ends.listener->port());
+  PlainSocket browser(ends.listener.port);
   browser.hear(kHeaderSize + 20);
   browser.say("GET / HTTP/1.1\r\n\r\n");
   EXPECT_SAYS("HTTP", reason_in(browser.hear_all()));
-  PlainSocket early(ends.listener->port());
+  PlainSocket early(ends.listener.port);
   early.hear(kHeaderSize + 20);
   early.say(whole(some_row(5)));
   EXPECT_SAYS("A Init came before", reason_in(early.hear_all()));
-  PlainSocket wrong_turn(ends.listener->port());
+  PlainSocket wrong_turn(ends.listener.port);
   wrong_turn.hear(kHeaderSize + 20);
   wrong_turn.say(whole(Challenge{}));
   EXPECT_SAYS("A Challenge came where a Hello was due", reason_in(wrong_turn.hear_all()));
@@ -152,7 +152,7 @@ TEST(LinkRefuses, GarbageByTheHundred) {
     std::string bytes = i % 2 == 0 ? "" : whole(test::random_message(random, random.below(3), 10));
     for (std::uint64_t n = 40 + random.below(300); n > 0; --n)
       bytes += static_cast<char>(random.word());
-    PlainSocket stranger(ends.listener->port());
+    PlainSocket stranger(ends.listener.port);
     stranger.say(bytes);
     EXPECT_FALSE(reason_in(stranger.hear_all()).empty());
   }
@@ -161,7 +161,7 @@ TEST(LinkRefuses, GarbageByTheHundred) {
 
 TEST(LinkRefuses, WhoDawdles) {
   Ends ends({.connect = 300ms});
-  PlainSocket silent(ends.listener->port()), half(ends.listener->port());
+  PlainSocket silent(ends.listener.port), half(ends.listener.port);
   half.say(whole(Hello{}).substr(0, 60));
   ends.join();
   EXPECT_EQ(silent.hear_all().size(), kHeaderSize + 20);  // a Challenge, then the end
@@ -170,7 +170,7 @@ TEST(LinkRefuses, WhoDawdles) {
 
 TEST(LinkRefuses, ASlowDripDoesNotLastLonger) {
   Ends ends({.connect = 300ms});
-  PlainSocket drip(ends.listener->port());
+  PlainSocket drip(ends.listener.port);
   const std::string hello = whole(Hello{});
   bool ended = false;
   // 20 ms a byte: 2.4 s for all
@@ -185,7 +185,7 @@ TEST(LinkRefuses, TheOldestOfTooManyStrangers) {
   Ends ends;
   std::vector<PlainSocket> crowd;
   for (int i = 0; i < 257; ++i) {
-    crowd.emplace_back(ends.listener->port());
+    crowd.emplace_back(ends.listener.port);
     crowd.back().hear(kHeaderSize + 20);
   }
   EXPECT_EQ(crowd.front().hear_all(), "");
@@ -200,7 +200,7 @@ TEST(LinkDamage, AFlippedBitIsAnErrorAndNotData) {
   Random random(seed);
   for (int round = 0; round < 20; ++round) {
     Ends ends;
-    test::Wire wire(ends.listener->port());
+    test::Wire wire(ends.listener.port);
     ends.join(wire.port());
     const std::string row = whole(some_row(1000));
     const long hello = static_cast<long>(whole(Hello{}).size()),
@@ -219,7 +219,7 @@ TEST(LinkDamage, AFlippedBitIsAnErrorAndNotData) {
 
 TEST(LinkDamage, ABrokenConnectionIsAnErrorOnBothEnds) {
   Ends ends;
-  test::Wire wire(ends.listener->port());
+  test::Wire wire(ends.listener.port);
   ends.join(wire.port());
   wire.cut = true;
   EXPECT_EQ(ends.near.why().code, Code::kPeer);
@@ -228,7 +228,7 @@ TEST(LinkDamage, ABrokenConnectionIsAnErrorOnBothEnds) {
 
 TEST(LinkStall, ASilentPeerIsNamedThenGivenUp) {
   Ends ends(hasty());
-  test::Wire wire(ends.listener->port());
+  test::Wire wire(ends.listener.port);
   ends.join(wire.port());
   wire.backward_stopped = true;
   EXPECT_TRUE(ends.near.wait([&] { return ends.near.silences == 1; }));
@@ -258,7 +258,7 @@ TEST(LinkStall, APeerThatReadsNothingIsGivenUpAndHoldsLittleMemory) {
     ++asked;
     return some_row(64 * 1024);
   };
-  test::Wire wire(ends.listener->port());
+  test::Wire wire(ends.listener.port);
   ends.join(wire.port());
   wire.forward_stopped = true;
   EXPECT_EQ(ends.near.why().code, Code::kTimeout);
@@ -340,7 +340,7 @@ TEST(LinkEnd, InTheMiddleFromEitherSide) {
 TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   std::vector<float> numbers(kMaxRowFloats, 1.0f);  // without an owner
   Ends ends;
-  test::Wire wire(ends.listener->port());
+  test::Wire wire(ends.listener.port);
   ends.near.source = [&]() -> std::optional<Message> {
     return Init{1, Part::kWeights, as_payload({numbers, nullptr})};
   };

@@ -130,7 +130,7 @@ TEST(Link, RowsArriveIntact) {
   auto listener = Listener::create(far_threads, "127.0.0.1", 0, test::credentials(0), options,
                                    [&](const PeerName&) -> Result<LinkOwner*> { return &far; })
                       .value();
-  connect(Strand(near_threads), str("127.0.0.1:", listener->port()), Purpose::kRows,
+  connect(Strand(near_threads), str("127.0.0.1:", listener.port), Purpose::kRows,
           test::credentials(1), options, near, [&](Result<std::shared_ptr<Link>> link) {
             std::lock_guard lock(mutex);
             links.push_back(std::move(link).value());
@@ -196,7 +196,7 @@ TEST(Link, ManyAtOnce) {
                                    [&](const PeerName&) -> Result<LinkOwner*> { return &far; })
                       .value();
   for (std::size_t i = 0; i < kLinks; ++i)
-    connect(Strand(threads), str("127.0.0.1:", listener->port()), Purpose::kRows,
+    connect(Strand(threads), str("127.0.0.1:", listener.port), Purpose::kRows,
             test::credentials(static_cast<std::uint32_t>(i + 1)), options, near,
             [&](Result<std::shared_ptr<Link>> link) {
               ASSERT_TRUE(link.ok()) << link.error().message;
@@ -295,7 +295,7 @@ TEST(LinkListener, OfManyThatAreTurnedAwayTheFirstAreNamedAndTheRestCounted) {
   const auto listener =
       Listener::create(ends.far_threads, "127.0.0.1", 0, test::credentials(2), options, nullptr);
   ASSERT_TRUE(listener.ok());
-  const std::string address = str("127.0.0.1:", listener.value()->port());
+  const std::string address = str("127.0.0.1:", listener.value().port);
   const auto knock = [&](int times) {
     Credentials wrong = test::credentials(1);
     wrong.token = "wrong";
@@ -312,10 +312,10 @@ TEST(LinkListener, OfManyThatAreTurnedAwayTheFirstAreNamedAndTheRestCounted) {
 
 TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
   Ends ends;
-  const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener->port(),
+  const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener.port,
                                       test::credentials(2), {}, nullptr);
   ASSERT_FALSE(other.ok());
-  EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener->port(),
+  EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener.port,
                   ": Address already in use; port "),
               other.error().message);
   EXPECT_EQ(other.error().code, Code::kUsage) << "another --port mends it";
@@ -332,9 +332,9 @@ TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
 TEST(LinkListener, CallsNobodyOnceItIsGoneAndLinksStay) {
   Ends ends;
   ends.join();
-  PlainSocket late(ends.listener->port());
+  PlainSocket late(ends.listener.port);
   late.hear(kHeaderSize + 20);
-  ends.listener.reset();
+  ends.listener = {};
   ends.admit = [](const PeerName&) {
     ADD_FAILURE();
     return Status();

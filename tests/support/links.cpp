@@ -117,7 +117,7 @@ Ends::~Ends() {
   EXPECT_EQ(near.after_the_end + far.after_the_end, 0) << "calls after the end";
 }
 
-std::string Ends::address() const { return "127.0.0.1:" + std::to_string(listener->port()); }
+std::string Ends::address() const { return "127.0.0.1:" + std::to_string(listener.port); }
 
 Result<std::shared_ptr<Link>> Ends::try_connect(const std::string& address, const Credentials& self,
                                                 Purpose purpose) {

@@ -85,7 +85,7 @@ struct Ends {
   std::shared_ptr<Link> near_link, far_link;
   std::function<Status(const PeerName&)> admit;
   Credentials far_self = credentials(0);
-  std::unique_ptr<Listener> listener;
+  Listener listener;
   std::mutex mutex;
   std::condition_variable changed;
 };

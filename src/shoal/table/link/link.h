@@ -122,26 +122,20 @@ void reach(const Strand& strand, const std::string& address, milliseconds within
 // begin with "No connection to ".
 bool worth_another_try(const Error& error);
 
-class Listener {
- public:
+// A port that is listened on.
+struct Listener {
   // For a stranger whose handshake is good: the owner of the link to be, or an error to refuse it
   // with. On the link's strand, which is its own.
   using Accept = std::function<Result<LinkOwner*>(const PeerName&)>;
   // Listens on address:port (0: a free one). Errors (kUsage) name address and port, the reason, and
   // the next free port if this one is taken.
-  static Result<std::unique_ptr<Listener>> create(IoThreads& threads, const std::string& address,
-                                                  std::uint16_t port, const Credentials& self,
-                                                  const LinkOptions& options, Accept accept);
-  // Closes the port, and calls neither the function nor LinkOwner::opened any more; links stay.
-  // From neither of them.
-  ~Listener();
-  std::uint16_t port() const;
-
-  class Port;
-  explicit Listener(std::shared_ptr<Port> port) : port_(std::move(port)) {}
-
- private:
-  const std::shared_ptr<Port> port_;
+  static Result<Listener> create(IoThreads& threads, const std::string& address, std::uint16_t port,
+                                 const Credentials& self, const LinkOptions& options,
+                                 Accept accept);
+  std::uint16_t port = 0;
+  // The port is open until nothing holds this any more. From then on neither the function nor
+  // LinkOwner::opened is called, in neither of which it may be let go; links stay.
+  std::shared_ptr<const void> open{};
 };
 
 }  // namespace shoal::table

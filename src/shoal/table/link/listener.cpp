@@ -1,5 +1,6 @@
 
 #include "shoal/base/log.h"
+#include "shoal/table/broken.h"
 #include "shoal/table/link/session.h"
 
 namespace shoal::table {
@@ -23,13 +24,11 @@ std::string next_free(asio::io_context& io, tcp::endpoint endpoint) {
   return "";
 }
 
-}  // namespace
-
 // Accepts on its strand, and calls what the owner of the listener gave, until it is closed.
-class Listener::Port : public std::enable_shared_from_this<Port> {
+class Port : public std::enable_shared_from_this<Port> {
  public:
   Port(const Strand& strand, tcp::acceptor acceptor, const Credentials& self,
-       const LinkOptions& options, Accept accept)
+       const LinkOptions& options, Listener::Accept accept)
       : strand_(strand),
         acceptor_(std::move(acceptor)),
         self_(self),
@@ -53,13 +52,10 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
     });
   }
 
-  std::uint16_t number() const { return number_; }
-
  private:
   Result<LinkOwner*> admit(const PeerName& peer) {
     MutexLock lock(mutex_);
-    if (closed_)
-      return Error{Code::kPeer, "This process takes no connections any more: it is about to end."};
+    if (closed_) return broken("This process takes no connections any more: it is about to end.");
     return accept_(peer);
   }
 
@@ -128,10 +124,9 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
 
   const Strand strand_;
   tcp::acceptor acceptor_;
-  const std::uint16_t number_ = acceptor_.local_endpoint().port();
   const Credentials self_;
   const LinkOptions options_;
-  const Accept accept_;
+  const Listener::Accept accept_;
   Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
   int turned_away_ GUARDED_BY(mutex_) = 0, at_once_ GUARDED_BY(mutex_) = kSaidAtOnce;
@@ -139,9 +134,11 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
   std::deque<std::weak_ptr<Session>> strangers_;
 };
 
-Result<std::unique_ptr<Listener>> Listener::create(IoThreads& threads, const std::string& address,
-                                                   std::uint16_t port, const Credentials& self,
-                                                   const LinkOptions& options, Accept accept) {
+}  // namespace
+
+Result<Listener> Listener::create(IoThreads& threads, const std::string& address,
+                                  std::uint16_t port, const Credentials& self,
+                                  const LinkOptions& options, Accept accept) {
   const Strand strand(threads);
   asio::io_context& io = io_of(strand);
   const auto cannot = [&](const error_code& error, const std::string& more) {
@@ -160,13 +157,12 @@ Result<std::unique_ptr<Listener>> Listener::create(IoThreads& threads, const std
   if (error)
     return cannot(
         error, error == asio::error::access_denied ? " (ports below 1024 are the system's)" : "");
-  const auto waiting =
+  const std::uint16_t number = acceptor.local_endpoint().port();
+  const auto accepting =
       std::make_shared<Port>(strand, std::move(acceptor), self, options, std::move(accept));
-  strand.post([waiting] { waiting->accept(); });
-  return std::make_unique<Listener>(waiting);
+  strand.post([accepting] { accepting->accept(); });
+  return Listener{.port = number,
+                  .open = {accepting.get(), [accepting](const void*) { accepting->close(); }}};
 }
-
-Listener::~Listener() { port_->close(); }
-std::uint16_t Listener::port() const { return port_->number(); }
 
 }  // namespace shoal::table

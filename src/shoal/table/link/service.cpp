@@ -17,7 +17,7 @@ class ServiceOverTcp final : public Service {
   Status begin();
 
   const RosterBody& roster() const override { return *process_.roster(); }
-  std::uint16_t port() const override { return listener_->port(); }
+  std::uint16_t port() const override { return listener_.port; }
   Table* table() override { return table_.get(); }
   Status serve(const std::function<bool()>& interrupted) override;
 
@@ -38,7 +38,7 @@ class ServiceOverTcp final : public Service {
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<ShardHost> shard_;     // in servers
   std::unique_ptr<TableOverTcp> table_;  // in workers, once the roster is known
-  std::unique_ptr<Listener> listener_;
+  Listener listener_;
 };
 
 ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
@@ -68,7 +68,7 @@ ServiceOverTcp::~ServiceOverTcp() {
     process_.changed.wait_for(process_.mutex, kLastWords,
                               [this]() REQUIRES(process_.mutex) { return process_.idle; });
   }
-  listener_.reset();
+  listener_ = {};
   if (table_) table_->close(in_order);
   if (shard_) shard_->close(in_order);
   if (host_) host_->close(in_order);
@@ -79,7 +79,7 @@ ServiceOverTcp::~ServiceOverTcp() {
 
 Status ServiceOverTcp::begin() {
   const ServiceOptions& options = process_.options;
-  Result<std::unique_ptr<Listener>> listener =
+  Result<Listener> listener =
       Listener::create(threads_, options.bind, options.port, process_.self, process_.link_options(),
                        [this](const PeerName& peer) { return admit(peer); });
   if (!listener.ok()) return listener.error();
@@ -143,7 +143,7 @@ std::string ServiceOverTcp::advertised() const {
   const std::string& given = process_.options.advertise;
   const HostPort address = split_address(given.empty() ? process_.options.bind : given);
   return join_address(address.host,
-                      address.port.empty() ? std::to_string(listener_->port()) : address.port);
+                      address.port.empty() ? std::to_string(listener_.port) : address.port);
 }
 
 Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
