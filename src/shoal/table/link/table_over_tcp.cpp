@@ -149,7 +149,7 @@ void TableOverTcp::push(std::span<const Push> together) {
     bytes += push.payload.bytes.size();
     pushed(push.clock);
   }
-  if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
+  if (!add(together)) return;
   const auto visit = [this] {
     visited_ = alone_;
     drain();
@@ -160,22 +160,19 @@ void TableOverTcp::push(std::span<const Push> together) {
 }
 
 void TableOverTcp::get(RowId row, Clock clock, Part part) {
-  const auto request = [&](std::size_t) {
-    return Request{.push = {.row = row, .clock = clock}, .only_get = true, .part = part};
-  };
-  if (add(1, request)) strand_.post([this] { drain(); });
+  const Push wanted{.row = row, .clock = clock};
+  if (add({&wanted, 1}, true, part)) strand_.post([this] { drain(); });
 }
 
 // Returns whether the strand has yet to be told of them.
-template <class Make>
-bool TableOverTcp::add(std::size_t count, const Make& request) {
+bool TableOverTcp::add(std::span<const Push> pushes, bool only_get, Part part) {
   MutexLock lock(process_.mutex);
   const bool first = requests_.empty();
-  for (std::size_t i = 0; i < count; ++i) {
-    requests_.push_back(request(i));
-    pending_[requests_.back().push.row].is_asked = true;
+  for (const Push& push : pushes) {
+    requests_.push_back({push, only_get, part});
+    pending_[push.row].is_asked = true;
   }
-  return first && count > 0;
+  return first && !pushes.empty();
 }
 
 bool TableOverTcp::has(std::span<const RowId> rows) {
@@ -292,8 +289,7 @@ Status TableOverTcp::handle(int server, const Message& message) {
 void TableOverTcp::arrived(RowId row) {
   {
     MutexLock lock(process_.mutex);
-    staleness_.pushes = client_->staleness().pushes;
-    staleness_.drops = client_->staleness().drops;
+    staleness_ = client_->staleness();
     const auto is_of_row = [row](const Request& request) { return request.push.row == row; };
     if (!client_->arrived(row) || std::ranges::any_of(requests_, is_of_row)) return;
     if (!std::exchange(pending_[row], {}).is_awaited || --missing_ > 0) return;

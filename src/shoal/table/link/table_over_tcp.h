@@ -96,8 +96,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void arrived(RowId row);
   void warn(double seconds);
   // On the solver's thread:
-  template <class Make>
-  bool add(std::size_t count, const Make& request);
+  bool add(std::span<const Push> pushes, bool only_get = false, Part part = Part::kWeights);
   template <class Done>
   Status wait_until(Done done, const char* late);
   void open(const Plan& plan, const Destinations& destinations) override;
