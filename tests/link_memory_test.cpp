@@ -8,6 +8,7 @@
 #include <future>
 
 #include "shoal/table/link/frame_reader.h"
+#include "shoal/table/link/throttle.h"
 #include "support/links.h"
 #include "support/messages.h"
 
@@ -300,7 +301,7 @@ TEST_F(SharedLinks, AnotherMachineGetsThemOverTcp) {
 }
 
 TEST_F(SharedLinks, UnderAThrottleNothingIsShared) {
-  Ends ends({.throttle = 1e9, .handover = handover});
+  Ends ends({.throttles = std::make_shared<Throttles>(1e9), .handover = handover});
   ends.join();
   exchange(ends, 10);
   EXPECT_EQ(ends.options.traffic->sum().shared_bytes, 0u);

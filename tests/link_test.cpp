@@ -9,6 +9,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/mutex.h"
+#include "shoal/table/link/throttle.h"
 #include "support/links.h"
 #include "support/messages.h"
 
@@ -143,7 +144,7 @@ TEST(Link, RowsArriveIntact) {
 }
 
 TEST(Link, ThrottledOnesLoseNothing) {
-  Ends ends({.window = 32 * 1024, .throttle = 20e6});
+  Ends ends({.window = 32 * 1024, .throttles = std::make_shared<Throttles>(20e6)});
   ends.join();
   for (int i = 0; i < 20; ++i)
     ends.near_link->send(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))});

@@ -22,8 +22,8 @@
 #include <thread>
 #include <vector>
 
+#include "shoal/base/mutex.h"
 #include "shoal/table/link/strand.h"
-#include "shoal/table/link/throttle.h"
 
 namespace shoal::table {
 
@@ -46,7 +46,6 @@ struct IoThreads::Machinery {
   Mutex mutex;                        // held while something is posted
   std::atomic<bool> stopped = false;  // changes with the mutex held
   std::atomic<int> visitors = 0;      // threads in Strand::try_run
-  std::shared_ptr<Throttles> throttles GUARDED_BY(mutex);
   std::vector<std::jthread> threads;
 };
 
@@ -58,8 +57,6 @@ struct Strand::Machinery {
 };
 
 inline asio::io_context& io_of(const Strand& strand) { return strand.machinery->io->io; }
-// Shared by all who ask with these threads; null if `rate` is 0.
-std::shared_ptr<Throttles> throttles_of(const Strand& strand, double rate);
 
 // Opens the acceptor, which then listens at `endpoint`.
 template <class Acceptor>

@@ -22,17 +22,15 @@ class Dial : public std::enable_shared_from_this<Dial> {
         within_(within),
         done_(std::move(done)),
         resolver_(io_of(strand)),
-        socket_(io_of(strand)),
-        timer_(io_of(strand)) {}
+        socket_(io_of(strand)) {}
 
   void start() {
     const auto [host, port] = split_address(address_);
     if (host.empty() || port.empty())
       return finish(Error{Code::kConfig, str("The address \"", address_, "\" is not host:port.")});
-    timer_.expires_after(within_);
-    timer_.async_wait(on(strand_, [self = shared_from_this()](error_code error) {
-      if (!error) self->late();
-    }));
+    strand_.after(within_, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->late();
+    });
     resolver_.async_resolve(host, port, tcp::resolver::numeric_service,
                             on(strand_, [self = shared_from_this()](
                                             error_code error, tcp::resolver::results_type found) {
@@ -65,6 +63,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
   }
 
   void late() {
+    if (!done_) return;
     fail(Code::kTimeout, str("no answer within ", to_seconds(within_),
                              " s; is the machine up, and is a firewall in the way?"));
     error_code ignored;
@@ -75,7 +74,6 @@ class Dial : public std::enable_shared_from_this<Dial> {
   void fail(Code code, const std::string& why) { finish(no_connection(code, address_, why)); }
 
   void finish(Result<tcp::socket> result) {
-    timer_.cancel();
     if (const auto done = std::exchange(done_, nullptr)) done(std::move(result));
   }
 
@@ -85,7 +83,6 @@ class Dial : public std::enable_shared_from_this<Dial> {
   std::function<void(Result<tcp::socket>)> done_;
   tcp::resolver resolver_;
   tcp::socket socket_;
-  asio::steady_timer timer_;
 };
 
 void dial(const Strand& strand, const std::string& address, milliseconds within,

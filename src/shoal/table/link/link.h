@@ -43,11 +43,12 @@ struct TrafficCounters {
 };
 
 class Handover;
+struct Throttles;
 
 struct LinkOptions {
   std::size_t window = 512 * 1024;  // bytes handed to the system ahead
-  // bytes a second each way, of all links of these IoThreads together; 0: no limit
-  double throttle = 0;
+  // of all links with copies of these options together; null: no limit
+  std::shared_ptr<Throttles> throttles{};
   milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all

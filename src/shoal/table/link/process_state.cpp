@@ -5,6 +5,7 @@
 #include "shoal/base/random.h"
 #include "shoal/base/sha256.h"
 #include "shoal/table/coordinator/difference.h"
+#include "shoal/table/link/throttle.h"
 
 namespace shoal::table {
 namespace {
@@ -21,13 +22,15 @@ Credentials credentials(const ServiceOptions& options) {
 }  // namespace
 
 ProcessState::ProcessState(const ServiceOptions& given)
-    : options(given), self(credentials(given)) {}
+    : options(given),
+      self(credentials(given)),
+      throttles(given.throttle > 0 ? std::make_shared<Throttles>(given.throttle) : nullptr) {}
 
 LinkOptions ProcessState::link_options() const {
   const milliseconds heartbeat =
       std::min(milliseconds(1000), std::max(options.stall_abort / 4, milliseconds(1)));
   return {.window = options.window,
-          .throttle = options.throttle,
+          .throttles = throttles,
           .heartbeat = heartbeat,
           .stall_warn = options.stall_warn,
           .stall_abort = options.stall_abort,

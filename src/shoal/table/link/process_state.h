@@ -20,6 +20,8 @@ class ProcessState {
   const ServiceOptions options;
   const Credentials self;
   LinkOptions link_options() const;
+  // of all connections of this process; null: no limit
+  const std::shared_ptr<Throttles> throttles;
   std::atomic<Clock> clock{-1};        // of this process's worker, for heartbeats
   std::shared_ptr<Handover> handover;  // set before there are links; null: all goes over TCP
   const std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();

@@ -37,10 +37,8 @@ Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
                  const LinkOptions& options, Opening opening)
     : strand_(strand),
       options_(options),
-      throttles_(throttles_of(strand, options.throttle)),
       socket_(std::move(socket)),
       memory_(options.handover, options.traffic, 8 * options.window),
-      timer_(io_of(strand)),
       handshake_(std::move(handshake)),
       opening_(std::move(opening)) {}
 
@@ -87,7 +85,10 @@ void Session::start(milliseconds deadline) {
   if (is_within_machine())
     ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
   peer_.address = str(socket_.remote_endpoint(ignored));
-  arm(deadline, &Session::late);
+  // A session that ended long before is not held.
+  strand_.after(deadline, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->late();
+  });
   if (std::optional<Message> first = handshake_.begin()) queue_.push_back(std::move(*first));
   write();
   read();
@@ -119,7 +120,7 @@ Status Session::open(Handshake::Step last) {
   if (last.answer) queue_.push_back(std::move(*last.answer));
   offer_memory();
   last_tick_ = now();
-  arm(period(options_), &Session::tick);
+  later(period(options_), &Session::tick);
   // The last who holds the handle closes the link.
   const std::shared_ptr<Link> handle(this,
                                      [self = shared_from_this()](Link*) { self->close(false); });
@@ -162,12 +163,12 @@ Status Session::hear(Message&& message) {
 // ---- memory ----
 
 void Session::offer_memory() {
-  if (throttles_ || peer_.purpose != Purpose::kRows || !is_within_machine()) return;
+  if (options_.throttles || peer_.purpose != Purpose::kRows || !is_within_machine()) return;
   if (options_.handover) queue_.push_back(options_.handover->offer());
 }
 
 void Session::fetch_memory(const Offer& offer) {
-  if (!options_.handover || throttles_) return;
+  if (!options_.handover || options_.throttles) return;
   const auto wake = [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->wake();
   };
@@ -211,7 +212,7 @@ void Session::tick() {
     write();
     if (state_ != State::kOpen) return;
   }
-  arm(period(options_), &Session::tick);
+  later(period(options_), &Session::tick);
 }
 
 // ---- the end ----
@@ -243,7 +244,7 @@ void Session::part(Message last_words) {
   queue_.push_back(std::move(last_words));
   error_code ignored;
   if (reading_ || writing_) socket_.cancel(ignored);
-  arm(kLinger, &Session::shut);
+  later(kLinger, &Session::shut);
   if (!reading_) drain();
   write();
 }
@@ -253,7 +254,6 @@ void Session::shut() {
   owner_ = nullptr;
   error_code ignored;
   socket_.close(ignored);
-  timer_.cancel();
   queue_.clear();
   batch_ = {};
   opening_ = {};
@@ -287,7 +287,7 @@ void Session::read_granted() {
   if (!is_alive()) return;
   // if the other end is silent, it is because we do not listen
   silence_.moved();
-  Throttle& throttle = throttles_->receiving;
+  Throttle& throttle = options_.throttles->receiving;
   if (const auto wait = throttle.wait(now()); wait.count() > 0)
     return later(wait, &Session::read_granted);
   error_code error;
@@ -352,7 +352,7 @@ void Session::fill_batch() {
 
 // Writes a little without a turn of the threads' queue. False: it must be handed over.
 bool Session::write_at_once() {
-  if (throttles_ || batch_.unsent() > kAtOnce) return false;
+  if (options_.throttles || batch_.unsent() > kAtOnce) return false;
   error_code error;
   const std::size_t bytes = socket_.write_some(gather(batch_.unsent()), error);
   if (error == asio::error::would_block) return false;
@@ -364,11 +364,11 @@ void Session::hand_over() {
   writing_ = true;
   if (!sends_since_) sends_since_ = now();
   std::size_t most = batch_.unsent();
-  if (throttles_) {
+  if (options_.throttles) {
     stuck_.moved();
-    if (const auto wait = throttles_->sending.wait(now()); wait.count() > 0)
+    if (const auto wait = options_.throttles->sending.wait(now()); wait.count() > 0)
       return later(wait, &Session::hand_over);
-    most = std::min(most, throttles_->sending.most());
+    most = std::min(most, options_.throttles->sending.most());
   }
   socket_.async_write_some(
       gather(most), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
@@ -380,7 +380,7 @@ void Session::hand_over() {
 
 void Session::wrote(error_code error, std::size_t bytes) {
   options_.traffic->bytes_sent += bytes;
-  if (throttles_) throttles_->sending.moved(bytes, now());
+  if (options_.throttles) options_.throttles->sending.moved(bytes, now());
   if (state_ == State::kClosed) return;
   if (bytes > 0) stuck_.moved();
   options_.traffic->frames_sent += batch_.sent(bytes);

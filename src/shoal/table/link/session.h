@@ -8,6 +8,7 @@
 #include "shoal/table/link/frame_reader.h"
 #include "shoal/table/link/handshake.h"
 #include "shoal/table/link/link_memory.h"
+#include "shoal/table/link/throttle.h"
 
 namespace shoal::table {
 
@@ -92,7 +93,7 @@ class Session final : public Link,
 
   void read() {
     if (!is_alive()) return;
-    if (throttles_) return wait_for_bytes();
+    if (options_.throttles) return wait_for_bytes();
     receive(room(~std::size_t{0}));
   }
   std::array<asio::mutable_buffer, 2> room(std::size_t limit);
@@ -127,18 +128,13 @@ class Session final : public Link,
   void hand_over();
   void wrote(error_code error, std::size_t bytes);
   void tick();
-  void arm(milliseconds delay, void (Session::*then)()) {
-    timer_.expires_after(delay);
-    timer_.async_wait(on(strand_, [self = shared_from_this(), then](error_code error) {
-      if (!error && self->state_ != State::kClosed) ((*self).*then)();
-    }));
-  }
   void later(std::chrono::nanoseconds delay, void (Session::*then)()) {
     strand_.after(delay, [self = shared_from_this(), then] {
       if (self->state_ != State::kClosed) ((*self).*then)();
     });
   }
   void late() {
+    if (state_ != State::kHandshake) return;
     end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
                                   "overloaded, or no Shoal process.")});
   }
@@ -155,10 +151,8 @@ class Session final : public Link,
 
   const Strand strand_;
   const LinkOptions options_;
-  const std::shared_ptr<Throttles> throttles_;
   tcp::socket socket_;
   LinkMemory memory_;
-  asio::steady_timer timer_;
   Handshake handshake_;
   Opening opening_;
   LinkOwner* owner_ = nullptr;

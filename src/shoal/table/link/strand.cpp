@@ -116,12 +116,4 @@ bool Strand::here() const { return machinery->strand.running_in_this_thread(); }
 
 Instant now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-std::shared_ptr<Throttles> throttles_of(const Strand& strand, double rate) {
-  if (rate <= 0) return nullptr;
-  IoThreads::Machinery& io = *strand.machinery->io;
-  MutexLock lock(io.mutex);
-  if (!io.throttles) io.throttles = std::make_shared<Throttles>(rate);
-  return io.throttles;
-}
-
 }  // namespace shoal::table
