@@ -378,7 +378,7 @@ TEST(CoordinatorPace, ARemarkOfThePacerIsAboutTheWorkerJudged) {
   }
   const Words warnings = job.coordinator.take_warnings();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_TRUE(warnings[0].starts_with("rank 2 has had its last 10 tasks thrown away"))
+  EXPECT_TRUE(warnings[0].starts_with("rank 2 (host c) has had its last 10 tasks thrown away"))
       << warnings[0];
 }
 

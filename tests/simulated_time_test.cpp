@@ -144,7 +144,7 @@ TEST(Simulation, CountsHowStaleEachPushIs) {
   const Outcome outcome =
       run(with(one_row_solver("sim_stale", 20), "type: 'async'"),
           "worker { count: 3 compute { ms: 10 } } server { } overlap: false", {});
-  std::vector<std::uint64_t> expected(outcome.version_staleness.size());
+  table::Staleness expected{};
   expected[0] = expected[1] = 1;
   expected[2] = 3 * 20 - 2;
   EXPECT_EQ(expected, outcome.version_staleness);

@@ -75,7 +75,7 @@ void print_point(const simulate::Point& point) {
   std::fflush(stdout);
 }
 
-double mean_of(const std::vector<std::uint64_t>& histogram) {
+double mean_of(const table::Staleness& histogram) {
   double sum = 0, count = 0;
   for (std::size_t i = 0; i < histogram.size(); ++i) {
     sum += static_cast<double>(i * histogram[i]);
@@ -83,7 +83,7 @@ double mean_of(const std::vector<std::uint64_t>& histogram) {
   }
   return count > 0 ? sum / count : 0;
 }
-std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
+std::size_t largest_of(const table::Staleness& histogram) {
   std::size_t largest = 0;
   for (std::size_t i = 0; i < histogram.size(); ++i)
     if (histogram[i] > 0) largest = i;
@@ -112,7 +112,7 @@ std::string summary_of(const simulate::Outcome& outcome) {
   for (const TestScore& score : last.scores)
     columns.emplace_back("test " + score.output, str(score.mean));
   const auto percent = [&](double part) { return str(std::round(1000 * part / all) / 10, " %"); };
-  const auto staleness = [](const std::vector<std::uint64_t>& histogram) {
+  const auto staleness = [](const table::Staleness& histogram) {
     return str(mean_of(histogram), " / ", largest_of(histogram));
   };
   const std::vector<std::pair<std::string, std::string>> rest = {

@@ -7,6 +7,15 @@
 #include "shoal/table/wire.h"
 
 namespace shoal::table {
+namespace {
+
+// A frame's bytes, one after the other.
+std::string bytes_of(const Frame& frame) {
+  const std::span<const std::byte> payload = frame.payload.bytes;
+  return frame.head + std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
+}
+
+}  // namespace
 
 UnreliableLink::UnreliableLink(VirtualTime& time, const UnreliableLinkOptions& options,
                                Random random, UnreliableEnd first, UnreliableEnd second)
@@ -36,7 +45,8 @@ SimulatedEnd UnreliableLink::end(std::size_t side) {
 void UnreliableLink::send(std::size_t from, Message message) {
   if (!up_) return;
   wait(from, message);
-  connections_.back()->send(from, std::move(message));
+  const Frame frame = encode(message, 1);
+  connections_.back()->send(from, or_throw(decode(bytes_of(frame), Stage::kPeer)));
 }
 
 // What is late after it came out of the connection fills the window too.
@@ -66,9 +76,7 @@ void UnreliableLink::emerge(std::size_t from, const Message& message) {
     when = direction.last = std::max(when, direction.last);
   }
   const Frame frame = encode(message, ++direction.requests);
-  const std::span<const std::byte> payload = frame.payload.bytes;
-  std::string bytes = frame.head;
-  bytes.append(reinterpret_cast<const char*>(payload.data()), payload.size());
+  std::string bytes = bytes_of(frame);
   const bool is_lost = happens(faults.lose);
   direction.lost += is_lost;
   const std::size_t connection = connections_.size();

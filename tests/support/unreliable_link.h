@@ -47,7 +47,8 @@ class UnreliableLink {
                  UnreliableEnd first, UnreliableEnd second);
   UnreliableLink(const UnreliableLink&) = delete;
 
-  // before anything that next() would give, in order; lost while the link is down
+  // Before anything that next() would give, in order; lost while the link is down. The payload is
+  // copied at once.
   void send(std::size_t from, Message message);
   void wake(std::size_t from) {  // next() has something to say
     if (up_) connections_.back()->wake(from);

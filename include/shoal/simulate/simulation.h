@@ -74,7 +74,7 @@ struct Outcome {
   // Of all servers: merges, contributions, dropped ones and staleness, in clocks.
   table::ShardCounters counters;
   // [v]: how many pushes were v versions old when they were merged; the last: or more.
-  std::vector<std::uint64_t> version_staleness;
+  table::Staleness version_staleness{};
   std::vector<float> weights;  // of all rows, at the end
   std::vector<std::string> warnings;
 };

@@ -142,8 +142,8 @@ table::StalenessCounts SimulatedJob::staleness(int worker) const {
   return counts;
 }
 
-Histogram SimulatedJob::version_staleness() const {
-  Histogram all(table::Staleness().size());
+table::Staleness SimulatedJob::version_staleness() const {
+  table::Staleness all{};
   for (int worker = 0; worker < workers(); ++worker) add(staleness(worker).pushes, all);
   return all;
 }

@@ -65,7 +65,7 @@ class SimulatedJob {
   // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
   // process has answered.
   table::StalenessCounts staleness(int worker) const;
-  Histogram version_staleness() const;  // of the pushes of all workers
+  table::Staleness version_staleness() const;  // of the pushes of all workers
   // Of all shards together: merges, contributions, dropped ones and staleness.
   table::ShardCounters counters() const;
   table::Traffic traffic(int worker) const;  // of its process
