@@ -49,7 +49,7 @@ void UnreliableLink::send(std::size_t from, Message message) {
   connections_.back()->send(from, or_throw(decode(bytes_of(frame), Stage::kPeer)));
 }
 
-// What is late after it came out of the connection fills the window too.
+// Messages that are late after they came out of the connection fill the window too.
 std::optional<Message> UnreliableLink::next(std::size_t from) {
   if (!ends_[from].next || directions_[from].waiting >= options_.link.window) return std::nullopt;
   std::optional<Message> message = ends_[from].next();

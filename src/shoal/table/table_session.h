@@ -59,7 +59,7 @@ class TableSession : public Table {
  private:
   const bool compares_;
   const SchemeMaker maker_;
-  // What servers are told when this worker pushes nothing more; none before the first plan.
+  // For servers when this worker pushes nothing more; none before the first plan.
   std::optional<Retire> retire_;
   std::size_t rows_ = 0;  // that are open
   GenerationStart start_;
