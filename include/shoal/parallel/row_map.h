@@ -36,12 +36,8 @@ class RowMap {
   std::span<const table::Row> rows() const { return rows_; }
   // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared
   // params' owners included.
-  std::span<const table::RowId> owned_by(int layer) const {
-    return owned_[static_cast<std::size_t>(layer)];
-  }
-  std::span<const table::RowId> needed_by(int layer) const {
-    return needed_[static_cast<std::size_t>(layer)];
-  }
+  std::span<const table::RowId> owned_by(int layer) const { return owned_[layer]; }
+  std::span<const table::RowId> needed_by(int layer) const { return needed_[layer]; }
   std::vector<table::RowId> learning() const;
 
   // The row's part of its tensor, on the host. Called on the solver's thread, as tensors are.

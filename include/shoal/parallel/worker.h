@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "shoal/parallel/rates.h"
 #include "shoal/parallel/roster.h"

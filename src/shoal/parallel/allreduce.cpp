@@ -18,7 +18,7 @@ std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priori
     for (const Transfer& one : transfers_of(way, workers, begins[strip + 1] - begins[strip]))
       rows.push_back({.length = static_cast<std::uint32_t>(one.count),
                       .priority = priority,
-                      .server = servers[static_cast<std::size_t>(one.from)],
+                      .server = servers[one.from],
                       .learns = false,
                       .writer = one.from,
                       .reader = one.to});

@@ -15,7 +15,7 @@ namespace {
 
 Layers layers_of(const Net& net, const Bucket& bucket) {
   Layers layers(net.layers().size());
-  for (const int layer : bucket.layers) layers[static_cast<std::size_t>(layer)] = true;
+  for (const int layer : bucket.layers) layers[layer] = true;
   return layers;
 }
 

@@ -30,12 +30,12 @@ Status DeltaSums::begin(int layer, table::Clock task, RowWaits& waits) {
   if (Status status = apply(part, waits); !status.ok()) return status;
   for (const std::size_t p : learning_of(net_, layer))
     std::ranges::copy(net_.params()[p].blob->data.host(), from_[p].begin());
-  is_unsent_[static_cast<std::size_t>(layer)] = true;
+  is_unsent_[layer] = true;
   return sums_.expect(part, task, waits);
 }
 
 void DeltaSums::send(int layer, float weight) {
-  is_unsent_[static_cast<std::size_t>(layer)] = false;
+  is_unsent_[layer] = false;
   const float count = task_.weighing == table::Weighing::kSteps && weight > 0 ? 1 : weight;
   sums_.send(layer, count, [&](std::size_t p, std::span<float> numbers) {
     std::ranges::transform(net_.params()[p].blob->data.host(), from_[p], numbers.begin(),
@@ -45,7 +45,7 @@ void DeltaSums::send(int layer, float weight) {
 
 void DeltaSums::send_rest(float weight) {
   for (int layer = static_cast<int>(layers_.size()); layer-- > 0;)
-    if (is_unsent_[static_cast<std::size_t>(layer)]) send(layer, weight);
+    if (is_unsent_[layer]) send(layer, weight);
 }
 
 Status DeltaSums::apply_all(RowWaits& waits) {

@@ -23,7 +23,7 @@ class DeltaSums {
  public:
   explicit DeltaSums(const TableSetup& setup);
 
-  bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+  bool owns(int layer) const { return layers_[layer]; }
   std::vector<table::Row> rows(table::RowId first) { return sums_.rows(first); }
   table::Destination destination(table::RowId row) const { return sums_.destination(row); }
 

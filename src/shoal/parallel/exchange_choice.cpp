@@ -20,7 +20,7 @@ namespace {
 using Wanted = ExchangeParameter::Way;
 
 bool is_shared(const Net& net, int layer) {
-  const auto& own = net.layers()[static_cast<std::size_t>(layer)]->params();
+  const auto& own = net.layers()[layer]->params();
   for (std::size_t other = 0; other < net.layers().size(); ++other)
     for (const auto& blob : net.layers()[other]->params())
       for (const auto& mine : own)
@@ -49,7 +49,7 @@ std::string why_none(Way way, const table::Scheme& scheme) {
 
 // The same of one layer.
 std::string why_not(Way way, const Net& net, int layer) {
-  const Layer& of = *net.layers()[static_cast<std::size_t>(layer)];
+  const Layer& of = *net.layers()[layer];
   if (way != Way::kFactors) return "";
   if (dynamic_cast<const Factored*>(&of) == nullptr)
     return str("the gradient of a ", of.type(), " is no product of two factors");
@@ -113,8 +113,7 @@ LayerSize size_of(const Net& net, int layer, int passes) {
   LayerSize size;
   for (const std::size_t p : learning_of(net, layer))
     size.params += net.params()[p].blob->data.count();
-  if (const auto* of =
-          dynamic_cast<const Factored*>(net.layers()[static_cast<std::size_t>(layer)].get())) {
+  if (const auto* of = dynamic_cast<const Factored*>(net.layers()[layer].get())) {
     size.factors = of->factor_sizes();
     size.factors->rows *= passes;
   }
@@ -206,7 +205,7 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
   std::vector<LayerExchange> choices;
   std::vector<std::optional<Way>> all_said;
   for (int i = 0; i < static_cast<int>(net.layers().size()); ++i) {
-    const Layer& layer = *net.layers()[static_cast<std::size_t>(i)];
+    const Layer& layer = *net.layers()[i];
     LayerExchange choice{
         .layer = i, .size = size_of(net, i, solver.iter_size() * crowd.replicas), .why = ""};
     if (choice.size.params == 0) continue;
@@ -268,7 +267,7 @@ bool needs_rates(const SolverParameter& solver) {
 std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std::size_t enough) {
   std::vector<Bucket> buckets;
   for (int layer = static_cast<int>(ways.size()); layer-- > 0;) {
-    const Way way = ways[static_cast<std::size_t>(layer)];
+    const Way way = ways[layer];
     if (!is_collective(way)) continue;
     const bool joins = !buckets.empty() && buckets.back().way == way &&
                        buckets.back().count * sizeof(float) < enough;
@@ -282,8 +281,7 @@ std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std
 
 std::vector<Way> ways_of(const Net& net, const std::vector<LayerExchange>& choices) {
   std::vector<Way> ways(net.layers().size(), Way::kTable);
-  for (const LayerExchange& choice : choices)
-    ways[static_cast<std::size_t>(choice.layer)] = choice.way;
+  for (const LayerExchange& choice : choices) ways[choice.layer] = choice.way;
   return ways;
 }
 
@@ -303,7 +301,7 @@ namespace {
 
 double megabytes(double numbers) { return numbers * sizeof(float) / 1e6; }
 std::string_view name_of_layer(const Net& net, const LayerExchange& choice) {
-  return net.layers()[static_cast<std::size_t>(choice.layer)]->name();
+  return net.layers()[choice.layer]->name();
 }
 
 }  // namespace

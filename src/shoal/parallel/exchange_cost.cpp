@@ -170,8 +170,7 @@ double Forecast::seconds(double compute) const {
   for (std::size_t i = 0; i < legs.size(); ++i) {
     const Leg& leg = legs[i];
     const double latency = clips && leg.answers == 0 ? 0 : leg.cost.latency;  // else in the norm's
-    for (const int layer : leg.layers)
-      ready[static_cast<std::size_t>(layer)] = turns.over(i) + latency - passed;
+    for (const int layer : leg.layers) ready[layer] = turns.over(i) + latency - passed;
     product[static_cast<std::size_t>(leg.layers.back())] += leg.cost.product;
   }
   double now = slices.begin * compute;

@@ -17,12 +17,12 @@ using table::RowId;
 
 Layers only(const Net& net, int layer) {
   Layers layers(net.layers().size());
-  layers[static_cast<std::size_t>(layer)] = true;
+  layers[layer] = true;
   return layers;
 }
 
 Factored& factored_of(const Net& net, int layer) {
-  return dynamic_cast<Factored&>(*net.layers()[static_cast<std::size_t>(layer)]);
+  return dynamic_cast<Factored&>(*net.layers()[layer]);
 }
 
 // Of a message: both factors, and how much they count.
@@ -66,7 +66,7 @@ std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::siz
 
 FactorLayers::Part::Part(const TableSetup& setup, int of)
     : layer(of),
-      name(setup.net.layers()[static_cast<std::size_t>(of)]->name()),
+      name(setup.net.layers()[of]->name()),
       factored(factored_of(setup.net, of)),
       sizes(factored.factor_sizes()),
       passes(setup.param.iter_size()),
@@ -97,8 +97,7 @@ std::size_t FactorLayers::Part::length(std::size_t worker) const {
 // gradient is the mean of the replicas'.
 void FactorLayers::Part::take(int replica, const Tensor& gradient, const Tensor& data) {
   const std::int64_t all = sizes.rows * passes * replicas,
-                     before = sizes.rows *
-                              (replica * passes + pass[static_cast<std::size_t>(replica)]++);
+                     before = sizes.rows * (replica * passes + pass[replica]++);
   const auto at = own->numbers().begin();
   std::ranges::transform(
       gradient.host(), at + before * sizes.outputs,

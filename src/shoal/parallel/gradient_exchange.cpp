@@ -132,7 +132,7 @@ class GradientExchange final : public TableExchange {
   }
 
  private:
-  bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+  bool owns(int layer) const { return layers_[layer]; }
   // Null: its gradients go to the servers.
   ReplicatedLayers* replicated(int layer) const {
     const auto found =

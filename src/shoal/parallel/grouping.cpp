@@ -103,10 +103,9 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
   CHECK(!speeds.empty());
   std::vector<int> order(speeds.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {},
-                           [&](int worker) { return speeds[static_cast<std::size_t>(worker)]; });
+  std::ranges::stable_sort(order, {}, [&](int worker) { return speeds[worker]; });
   std::vector<double> sorted;
-  for (const int worker : order) sorted.push_back(speeds[static_cast<std::size_t>(worker)]);
+  for (const int worker : order) sorted.push_back(speeds[worker]);
   CHECK_GT(sorted[0], 0);
 
   Bounds best = {0, sorted.size()};
@@ -155,11 +154,10 @@ bool worth_changing(std::span<const double> shares, std::span<const double> spee
 
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds) {
   std::vector<double> weights(speeds.size());
-  const auto speed_of = [&](int worker) { return speeds[static_cast<std::size_t>(worker)]; };
+  const auto speed_of = [&](int worker) { return speeds[worker]; };
   for (const std::vector<int>& group : groups)
     for (const int worker : group)
-      weights[static_cast<std::size_t>(worker)] =
-          std::ranges::min(group | std::views::transform(speed_of));
+      weights[worker] = std::ranges::min(group | std::views::transform(speed_of));
   return weights;
 }
 

@@ -37,8 +37,7 @@ RowExtras extras_of(const TableSetup& setup, LocalRule& rule) {
   std::vector<Tensor*> histories = rule.histories();
   for (std::size_t i = 0; i < histories.size(); ++i) {
     const NetParam& param = setup.net.params()[i % setup.net.params().size()];
-    if (setup.scheme.task.momentum != MomentumPolicy::kAverage &&
-        !sums[static_cast<std::size_t>(param.layer)])
+    if (setup.scheme.task.momentum != MomentumPolicy::kAverage && !sums[param.layer])
       histories[i] = nullptr;
   }
   return {.running_sums = true,

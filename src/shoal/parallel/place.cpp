@@ -120,8 +120,7 @@ class Finder {
   }
 
   void find_role() {
-    if (of_machinefile() > 0)
-      place_.role = place_.machines[static_cast<std::size_t>(place_.rank)].role;
+    if (of_machinefile() > 0) place_.role = place_.machines[place_.rank].role;
     const bool by_launcher = of_machinefile() == 0 && launched_ && flags_.role.empty();
     const std::string& role = by_launcher ? launched_->role : flags_.role;
     if (role.empty()) return;

@@ -14,8 +14,7 @@ using Tensors = std::vector<Tensor*>;
 
 Tensors params_of(const Net& net, int layer) {
   Tensors params;
-  for (const auto& blob : net.layers()[static_cast<std::size_t>(layer)]->params())
-    params.push_back(&blob->data);
+  for (const auto& blob : net.layers()[layer]->params()) params.push_back(&blob->data);
   return params;
 }
 
@@ -70,21 +69,17 @@ class ThroughHost final : public ReplicaNumbers {
     for (auto& of_replica : offered_)
       for (Copies& gradients : of_replica) gradients.settle();
   }
-  void send(int layer) override {
-    sent_[static_cast<std::size_t>(layer)].take_from(apart(0, layer));
-  }
+  void send(int layer) override { sent_[layer].take_from(apart(0, layer)); }
   void take(int replica, int layer) override {
-    sent_[static_cast<std::size_t>(layer)].give_to(apart(static_cast<std::size_t>(replica), layer));
+    sent_[layer].give_to(apart(static_cast<std::size_t>(replica), layer));
   }
   void offer(int replica, int layer) override {
     const auto r = static_cast<std::size_t>(replica);
-    if (!on_host(*nets_[r]))
-      offered_[r][static_cast<std::size_t>(layer)].take_from(gradients_of(*nets_[r], layer));
+    if (!on_host(*nets_[r])) offered_[r][layer].take_from(gradients_of(*nets_[r], layer));
   }
   void sum(int layer) override {
     for (std::size_t r = 1; r < nets_.size(); ++r)
-      add(on_host(*nets_[r]) ? gradients_of(*nets_[r], layer)
-                             : offered_[r][static_cast<std::size_t>(layer)].tensors(),
+      add(on_host(*nets_[r]) ? gradients_of(*nets_[r], layer) : offered_[r][layer].tensors(),
           gradients_of(*nets_[0], layer));
   }
   void sum_running() override {
@@ -170,11 +165,9 @@ class ByDevices final : public ReplicaNumbers {
  private:
   using Use = ops::DeviceSums::Use;
   int count() const { return static_cast<int>(nets_.size()); }
-  Net& net(int r) const { return *nets_[static_cast<std::size_t>(r)]; }
+  Net& net(int r) const { return *nets_[r]; }
   int params(int layer) const { return layers_ + layer; }
-  bool has_params(int layer) const {
-    return !nets_[0]->layers()[static_cast<std::size_t>(layer)]->params().empty();
-  }
+  bool has_params(int layer) const { return !nets_[0]->layers()[layer]->params().empty(); }
   bool has_running_sums(int layer) const {
     const auto of = static_cast<std::size_t>(layer);
     for (std::size_t i = 0; i < nets_[0]->layers()[of]->params().size(); ++i)

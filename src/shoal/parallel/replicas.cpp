@@ -138,9 +138,7 @@ class Replicas final : public ForwardingUpdater {
  private:
   float share() const { return 1 / static_cast<float>(others_.size() + 1); }
   // Whether the layer's gradients are to be summed: its factors are not among them.
-  static bool sums(const Net& net, int layer) {
-    return !sink_of(*net.layers()[static_cast<std::size_t>(layer)]);
-  }
+  static bool sums(const Net& net, int layer) { return !sink_of(*net.layers()[layer]); }
 
   Status begin_step() {
     summing_.clear();

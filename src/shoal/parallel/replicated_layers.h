@@ -38,7 +38,7 @@ class ReplicatedLayers {
   virtual ~ReplicatedLayers() = default;
   ReplicatedLayers(const ReplicatedLayers&) = delete;
 
-  bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+  bool owns(int layer) const { return layers_[layer]; }
   // Of every param of the net, as Checkpointed says; null where the layer is another's. Empty
   // without layers.
   virtual std::vector<Tensor*> histories() = 0;

@@ -41,8 +41,7 @@ void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total,
   const auto count = static_cast<std::size_t>(param.blob->data.count());
   std::size_t offset = 0;
   for (const std::uint32_t length : table::cut_for(count, total, learns ? servers : 1, longest)) {
-    owned_[static_cast<std::size_t>(param.layer)].push_back(
-        static_cast<table::RowId>(rows_.size()));
+    owned_[param.layer].push_back(static_cast<table::RowId>(rows_.size()));
     rows_.push_back({.length = length,
                      .priority = static_cast<std::uint32_t>(param.layer),
                      .learns = learns,

@@ -144,7 +144,7 @@ class DryWorker final : public SimulatedWorker {
   // The one that the slice waits for, in the first step of a task; null: none.
   const DrySum* expected() const {
     if (pacer_->steps() > 0 || slice_->expects < 0) return nullptr;
-    return &phase_->sums[static_cast<std::size_t>(slice_->expects)];
+    return &phase_->sums[slice_->expects];
   }
   void begin_sums() {
     sums_.clear();

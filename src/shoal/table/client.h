@@ -8,7 +8,6 @@
 // reads leave in the order of Urgency, whatever the order of the calls.
 #pragma once
 
-#include <algorithm>
 #include <deque>
 #include <queue>
 

@@ -1,6 +1,5 @@
 #include "shoal/table/codec.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "shoal/table/broken.h"

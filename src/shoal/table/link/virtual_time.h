@@ -3,8 +3,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <vector>
 
