@@ -28,7 +28,7 @@ class Child {
   FILE* out_ = nullptr;
 };
 
-// A port of the loopback address that nobody listens on.
+// A port of the loopback address without a listener.
 std::uint16_t unused_port();
 
 }  // namespace shoal

@@ -130,7 +130,7 @@ void compare_parts(const Records& records, Team& team) {
 }
 
 // By which its files are told from those of others: its number, or, where numbers may have been
-// others' before, its rank, which nobody else has.
+// others' before, its rank, which no other process has.
 int name_of_worker(const table::Table& table) {
   const table::RosterBody& roster = table.roster();
   if (roster.generation == 0) return table.worker();

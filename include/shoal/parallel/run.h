@@ -2,7 +2,7 @@
 //
 // A run is a chain of segments. In each a solver, an updater and a plan of the table belong
 // together: a scheme, a number of workers, a share of the data. A segment ends with a phase, or
-// where somebody wants the next (Action::kRegroup; coordinator/regrouping.h says who may, and how
+// where a worker wants the next (Action::kRegroup; coordinator/regrouping.h says who may, and how
 // that comes about). At its end all workers are at a boundary and have heard of everything they
 // pushed; what a snapshot would hold goes into memory, the coordinator says who is what in the next
 // generation and in which scheme (Table::regroup), the table takes a plan of that with the chief's

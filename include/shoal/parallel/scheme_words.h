@@ -36,7 +36,7 @@ struct Phase {
   bool operator==(const Phase&) const = default;
 };
 
-// there nobody waits for others, so that what an iteration takes is the worker's own
+// there no worker waits for others, so that what an iteration takes is the worker's own
 inline constexpr const char* kProfile = "async";
 
 // The profile before a phase whose groups are searched for, until iteration `end` at most.

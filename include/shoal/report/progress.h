@@ -16,7 +16,7 @@ std::string progress_line(const std::string& work, const std::string& unit, std:
 // "6 s", "3 min 20 s", "2 h 5 min".
 std::string duration_text(double seconds);
 
-// Whether somebody looks on: stderr is a terminal.
+// Whether progress is shown: stderr is a terminal.
 bool progress_shown();
 
 class Progress {

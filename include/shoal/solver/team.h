@@ -65,7 +65,7 @@ class Team {
   // The chief's string, on all.
   virtual Result<std::string> share(std::string chiefs) { return chiefs; }
   // Numbers of an iteration, to be averaged over the team with these weights when all have spoken;
-  // nobody waits for it.
+  // no worker waits for it.
   virtual void report(std::int64_t iteration, double weight, std::span<const double> numbers) {
     (void)iteration, (void)weight, (void)numbers;
   }

@@ -35,7 +35,7 @@ struct Contribution {
 
 // The state of a worker at a row.
 struct WorkerView {
-  // false once it finished or left, and all its pushes are here: nobody waits for it
+  // false once it finished or left, and all its pushes are here: no worker waits for it
   bool counts = true;
   Clock pushed = 0;  // its contributions 0 .. pushed-1 have arrived (starts at Plan::start)
   Clock merged = 0;  // and 0 .. merged-1 are in the row, or were dropped
@@ -141,8 +141,8 @@ struct SchemeTraits {
   // Every update takes the contributions of one clock of all workers that count, less those that
   // have nothing in them: what a clip of the global norm needs.
   bool lockstep = false;
-  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may
-  // wait for one that has stopped.
+  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: no worker
+  // may wait for one that has stopped.
   bool waits_for_others = false;
   // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the
   // row's bytes a worker.

@@ -124,16 +124,16 @@ class Table {
   virtual Status finish(Clock clock) = 0;
   // Ends the job for all: this worker met an error.
   virtual void abort(const Error& error) = 0;
-  // Returns when nobody looks at what push() and create() were given, nor will. Before their memory
-  // goes, unless the service went first; what is left of the table is ask, tell and abort. If the
-  // job is not over, the others take this worker for lost, unless abort follows at once.
+  // Returns when what push() and create() were given is no longer read, nor will be. Before their
+  // memory goes, unless the service went first; what is left of the table is ask, tell and abort.
+  // If the job is not over, the others take this worker for lost, unless abort follows at once.
   virtual void release() {}
 
   virtual Traffic traffic() const = 0;  // of the whole process
   // The monotonic clock by which this worker's times are measured: the system's, or that of a
   // simulation.
   virtual Instant now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
-  // Pushes of this worker; reads that the server in this process answered, whoever's. Without a
+  // Pushes of this worker; reads that the server in this process answered, of any worker. Without a
   // server here: none.
   virtual StalenessCounts staleness() const { return {}; }
 };
@@ -186,8 +186,8 @@ struct ServiceOptions {
 std::string validate(const ServiceOptions& options);
 // Asks the job's process 0 for a rank, for a process that is to join while the job trains, or one
 // of those it begins with if they come without ranks; token,
-// coordinator and times as in the options. An error says why there is none: nobody there, another
-// token.
+// coordinator and times as in the options. An error says why there is none: no process there,
+// another token.
 Result<Rank> enroll(const ServiceOptions& options);
 
 // The table service in one process of a job: the listener, the coordinator in process 0, a shard in

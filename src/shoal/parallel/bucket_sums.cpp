@@ -67,7 +67,7 @@ Status BucketSums::expect(std::size_t of, table::Clock clock, RowWaits& waits) {
 }
 
 // Calls write for all params, with their parts of the vector.
-void BucketSums::each(Part& part, const Write& write) {
+void BucketSums::each(Part& part, const Visit& write) {
   std::size_t at = 0;
   for (const std::size_t p : part.params) {
     const auto count = static_cast<std::size_t>(net_.params()[p].blob->data.count());
@@ -76,7 +76,7 @@ void BucketSums::each(Part& part, const Write& write) {
   }
 }
 
-void BucketSums::send(int layer, float count, const Write& write) {
+void BucketSums::send(int layer, float count, const Visit& write) {
   Part& part = parts_[part_of(layer)];
   each(part, [&](std::size_t p, std::span<float> numbers) {
     if (net_.params()[p].layer == layer) write(p, numbers);

@@ -32,8 +32,8 @@ class BucketSums {
   // Calls write(param, numbers) for each param of the layer that learns: an index into
   // net.params(), and where its numbers go. When all layers of the bucket are there, starts their
   // sum; `count` goes with it, behind the other numbers.
-  using Write = std::function<void(std::size_t param, std::span<float> numbers)>;
-  void send(int layer, float count, const Write& write);
+  using Visit = std::function<void(std::size_t param, std::span<float> numbers)>;
+  void send(int layer, float count, const Visit& write);
   // The same of all layers: zeros, which count 0.
   void send_nothing();
   // Carries on all sums without waiting.
@@ -42,7 +42,7 @@ class BucketSums {
   // the last call.
   Result<std::optional<float>> finish(std::size_t part, RowWaits& waits);
   // Then: calls read(param, sum) for each param.
-  void read(std::size_t part, const Write& read) { each(parts_[part], read); }
+  void read(std::size_t part, const Visit& read) { each(parts_[part], read); }
 
  private:
   struct Part {
@@ -54,7 +54,7 @@ class BucketSums {
     std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
     bool is_under_way = false;  // the sum has begun, and was not finished
   };
-  void each(Part& part, const Write& write);
+  void each(Part& part, const Visit& write);
   void start(Part& part, float count);
 
   Net& net_;

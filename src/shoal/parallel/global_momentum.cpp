@@ -28,7 +28,7 @@ void GlobalMomentum::begin(RowId row) {
 }
 
 // A worker's weight is divided by the sum of all workers' weights, but in a sum by steps, where
-// everybody's share is one of their number.
+// each worker's share is one of their number.
 void GlobalMomentum::end(RowId row, float weight, std::span<float> delta) {
   if (!is_used()) return;
   ended_[row] = true;

@@ -93,7 +93,7 @@ std::optional<Type> type_given(const SchemeFlags& flags) {
   return said.empty() ? std::nullopt : std::optional(said[0]);
 }
 
-// Whose field it is, where nobody says which scheme: the first of these that is given.
+// The scheme of a field, where the type is not given: the first of these that is there.
 std::string type_meant(const SchemeFlags& flags) {
   constexpr struct {
     const char* field;

@@ -25,7 +25,7 @@ class ReplicaBarrier {
   Status wait_backward(int layer);
   // Returns when every replica has finished the iteration, whether well or with an error.
   Status wait_finished();
-  // The same, where the iteration does not go on: nobody waits for params any longer.
+  // The same, where the iteration does not go on: no replica waits for params any longer.
   Status give_up();
   // No iteration will follow.
   void close();

@@ -124,8 +124,8 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   return ending;
 }
 
-// The last whole iteration's params are good whatever the data did then, and nobody wants to lose
-// them. A team cannot be asked: others are in another iteration by then, and wait for this one.
+// The last whole iteration's params are good whatever the data did then, and are worth
+// saving. A team cannot be asked: others are in another iteration by then, and wait for this one.
 Error Solver::rescue(Error error) {
   if (core_.in_team() || error.code != Code::kData || core_.iteration == core_.started_iteration ||
       !core_.wants_snapshots())

@@ -19,11 +19,11 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   std::span<float> numbers() { return numbers_; }
   bool is_elsewhere() const { return own_ == nullptr; }
-  // Whether somebody may still look: if not, all have looked before this returns.
+  // Whether a reader may still look: if not, all have looked before this returns.
   bool is_lent() const { return loans_.load(std::memory_order_acquire) != 0; }
 
-  // Numbers that stay as they are, if the shard changes no lent buffer, until nobody holds their
-  // owner.
+  // Numbers that stay as they are, if the shard changes no lent buffer, until there is no holder of
+  // their owner.
   static Values lend(const std::shared_ptr<Buffer>& buffer) {
     buffer->loans_.fetch_add(1, std::memory_order_relaxed);
     const auto end = [buffer](const void*) {
@@ -41,7 +41,7 @@ class Buffer {
 // A few buffers that were given up while lent, to be taken again when they are not.
 class Spares {
  public:
-  // One of this length that nobody looks at; what is in it is left over.
+  // One of this length without a reader; what is in it is left over.
   std::shared_ptr<Buffer> take(std::size_t length) {
     for (std::size_t i = 0; i < spares_.size(); ++i) {
       if (spares_[i]->numbers().size() != length || spares_[i]->is_lent()) continue;

@@ -28,7 +28,7 @@ class Coordinator : Membership {
   explicit Coordinator(const CoordinatorOptions& options);
 
   // Takes a message of the process with this rank. A Join's Ask carries the incarnation of its
-  // process as clock, and in its address a host (whoever drives this knows where the connection
+  // process as clock, and in its address a host (what drives this knows where the connection
   // comes from). A Join that cannot be (another configuration: said with the first differing line
   // and both its values; a rank outside the job; no server or no worker at all) is answered by a
   // Refuse to it and, while not all have joined, an Abort to those who have. An error is a broken
@@ -41,7 +41,7 @@ class Coordinator : Membership {
   // ranks_by_order, the first are of processes that the job waits for.
   Rank enroll() { return members.enroll(); }
   std::uint32_t processes() const { return members.size(); }  // that have a rank
-  // The process is lost, or was silent too long: everybody else is told to end, with a message that
+  // The process is lost, or was silent too long: all others are told to end, with a message that
   // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
   // done.
   void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);

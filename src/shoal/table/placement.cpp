@@ -67,7 +67,7 @@ void place(std::span<Row> rows, const Servers& servers) {
   double all = 0;
   for (const Row& row : rows) all += row.learns ? row.length : 0;
   for (const std::size_t i : order) {
-    // of what costs nothing, nobody has more than others
+    // of what costs nothing, no server has more than others
     const auto end = [&](std::size_t server) {
       const double own = load[server] + rows[i].length;
       return std::pair(servers.seconds(server, own, all), own);

@@ -115,7 +115,7 @@ void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
   std::vector<std::vector<float>> compensated;
   const std::vector<Term> terms = this->terms(merge, compensated);
   Buffers replaced;  // whose numbers are read below, so that none is a spare yet
-  // Each part is changed in another buffer if somebody still looks at this one.
+  // Each part is changed in another buffer if this one is still in use.
   std::vector<Change> changes;
   for (std::size_t part = 0; part < (merge.apply == Apply::kRule ? parts_.size() : 1); ++part) {
     std::shared_ptr<Buffer>& buffer = parts_[part];

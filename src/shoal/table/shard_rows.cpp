@@ -174,7 +174,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   come_back(worker, push.clock);
   row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);
-  // in lockstep nobody may read more before all have pushed
+  // in lockstep no worker may read more before all have pushed
   if (merge(row) || !scheme_->lockstep) answer_readers(row, out);
   keeps_.counters.parked += row.is_waiting(worker);
   send_norm_if_complete(out);

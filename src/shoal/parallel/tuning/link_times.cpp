@@ -65,7 +65,7 @@ class Probe {
         if (!speed.ok()) return speed.error();
         seen[server] = speed.value();
       }
-      // of one number that is not 0, and nobody goes on before it is there
+      // of one number that is not 0, and no worker goes on before it is there
       if (Status status = team.sum(seen); !status.ok()) return status.error();
       for (std::size_t server = 0; server < seen.size(); ++server)
         fastest[server] = std::max(fastest[server], seen[server]);

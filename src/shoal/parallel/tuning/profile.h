@@ -40,8 +40,8 @@ class Speedometer final : public Meter {
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
   // Since start():
   std::int64_t iterations() const { return iterations_; }
-  // An iteration takes so long; 0: there was none. With what it waits for rows, where nobody waits
-  // for other workers, so that a slow link makes a slow worker; and without.
+  // An iteration takes so long; 0: there was none. With what it waits for rows, where no worker
+  // waits for other workers, so that a slow link makes a slow worker; and without.
   double seconds() const { return times_.mean(); }
   double busy() const { return busy_.mean(); }
 
@@ -58,7 +58,7 @@ class Speedometer final : public Meter {
 struct MeasuredWorker {
   // seconds of an iteration without waiting for rows; 0: it has made none
   double busy = 0;
-  // and for what it exchanges where it waits for nobody; nothing: as it takes the others
+  // and for what it exchanges where it waits for no worker; nothing: as it takes the others
   std::optional<double> exchange{};
   double items = 0;            // of an iteration
   std::int64_t iteration = 0;  // that it has come to

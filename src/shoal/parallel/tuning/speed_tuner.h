@@ -63,7 +63,7 @@ class SpeedTuner {
   const std::optional<GroupSearch> shares_;
   int looked_at_ = 0;  // workers of the segment that a look at their shares ended
   std::int64_t look_after_ = kNever;
-  // seconds that an iteration waits for rows where nobody waits for other workers
+  // seconds that an iteration waits for rows where no worker waits for others
   std::optional<double> exchange_;
 };
 

@@ -1,8 +1,8 @@
-// When all do what one of them wants: each worker says which iteration it will surely finish and
-// goes no further until it hears the agreed clock, which is the largest of these. Nobody has passed
-// it then, and everybody reaches it. Workers that no bound keeps together (they say so) agree on
-// the clock that each has said, those that are in step with each other after as many iterations,
-// and meet there (Topic::kMeet).
+// Finds the clock at which all workers do what one of them wants, a snapshot for example: each
+// worker says which iteration it will surely finish and goes no further until it hears the agreed
+// clock, which is the largest of these. No worker has passed it then, and every worker reaches it.
+// Workers that no bound keeps together (they say so) agree on the clock that each has said, those
+// that are in step with each other after as many iterations, and meet there (Topic::kMeet).
 #pragma once
 
 #include <map>
@@ -102,7 +102,7 @@ class Agreement {
   // A worker has ended the run at this clock. Where a bound keeps all together no generation ends
   // before it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
-  // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody
+  // Where a bound keeps the workers together: they stop before their iteration `clock`. A worker
   // may yet be on its way to one stop when the next is agreed on.
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
   // Not all have said yet where they pause.
@@ -151,7 +151,7 @@ class Agreement {
   Clock ended_ = 0;
   std::map<Rank, Pause> pauses_;  // said in this agreement
   Directive agreed_{};            // the last one's; clocks of agreements rise
-  // agreed on with a bound, at which somebody may still be
+  // agreed on with a bound, at which a worker may still be
   std::set<Clock> stops_;
   bool apart_ = false;           // workers have clocks of their own
   Want to_do_ = Want::kNothing;  // at the next meeting

@@ -20,7 +20,7 @@ struct BeginBody {
   // of the worker's last task; of 0 steps: nothing is said
   TaskReport last;
   // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less
-  // those that each has done at its first kBegin, which all wait for: whoever is fast does more of
+  // those that each has done at its first kBegin, which all wait for: a fast worker does more of
   // them
   Clock until = 0;
   bool operator==(const BeginBody&) const = default;

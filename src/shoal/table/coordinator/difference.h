@@ -1,4 +1,4 @@
-// Where two configurations differ, for people.
+// Says in words where the configurations of two processes differ, for an error message.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Numbers that workers say of each iteration, averaged for worker 0. Nobody waits for them, so a
+// Numbers that workers say of each iteration, averaged for worker 0. No worker waits for them, so a
 // worker that is far ahead leaves rounds open; of these there is a bound.
 #pragma once
 

@@ -115,7 +115,7 @@ class Pacing {
       if (waits(rank))
         lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
   }
-  // "begin 7: waiting for rank 2 (host b)", if somebody waits for a start.
+  // "begin 7: waiting for rank 2 (host b)", if a worker waits for a start.
   void waiting_for(Lines& lines) {
     std::optional<Clock> first;
     std::vector<Rank> others;
@@ -188,8 +188,8 @@ class Pacing {
     members_.say(rank, Answer{Topic::kBegin, *worker.begun, worker.start});
   }
 
-  // Of a worker for the pacer, which outlives generations: the number of its process, which nobody
-  // else ever has.
+  // Of a worker for the pacer, which outlives generations: the number of its process, which no
+  // other else ever has.
   static int number_of(Rank rank) { return static_cast<int>(rank); }
 
   Members& members_;

@@ -115,7 +115,7 @@ class Regrouping {
     for (const Rank rank : members_.workers())
       if (members_[rank].weight == 0) members_[rank].weight = mean;
   }
-  // As good a guess as any of one that nobody has measured.
+  // As good a guess as any of one that was not measured.
   double mean_bandwidth() const {
     std::vector<double> bandwidths;
     for (const Rank rank : members_.servers())

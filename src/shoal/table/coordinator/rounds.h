@@ -115,7 +115,8 @@ class Rounds {
       members_.say(rank, Answer{key.first, key.second, *worker.answer});
     }
   }
-  // In the order of workers, so that the same numbers give the same bits whoever came first.
+  // In the order of workers, so that the same numbers give the same bits in whatever order they
+  // came.
   Result<std::string> sum(const Key& key, const Round& round) const {
     std::vector<double> total = bytes_to_numbers(round.begin()->second);
     for (auto next = std::next(round.begin()); next != round.end(); ++next) {

@@ -34,7 +34,7 @@ using local = asio::local::stream_protocol;
 
 struct IoThreads::Machinery {
   // Handlers hold links and strands, which hold this: they are thrown away when the threads have
-  // ended, or nobody ever would.
+  // ended, or no thread ever would.
   struct Context : asio::io_context {
     using asio::io_context::io_context;
     void drain() { shutdown(); }

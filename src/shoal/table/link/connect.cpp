@@ -52,7 +52,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
   void connected(error_code error) {
     if (!done_) return;
     error_code ignored;
-    // A port that nobody listens on, in the range of ports that connections leave from, may meet
+    // A port without a listener, in the range of ports that connections leave from, may meet
     // its own attempt.
     if (!error && socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored))
       error = asio::error::connection_refused;

@@ -119,7 +119,7 @@ Result<bool> FrameReader::read_lent(std::string_view where) {
 }
 
 Result<bool> FrameReader::read_numbers() {
-  if (direct_.empty()) left_ -= use(left_).size();  // nobody wants them
+  if (direct_.empty()) left_ -= use(left_).size();  // they are not wanted
   if (left_ > 0) return false;
   if (header_.payload_bytes() > 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();

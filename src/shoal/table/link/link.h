@@ -91,8 +91,8 @@ class LinkOwner {
   virtual void closed(Link& link, Status error) = 0;
 };
 
-// Made by connect() and Listener. Functions may be called on any thread. A link that nobody holds
-// any more closes without a Bye.
+// Made by connect() and Listener. Functions may be called on any thread. A link without a
+// holder closes without a Bye.
 class Link {
  public:
   virtual ~Link() = default;
@@ -113,13 +113,13 @@ void connect(const Strand& strand, const std::string& address, Purpose purpose,
              const Credentials& self, const LinkOptions& options, LinkOwner& owner,
              std::function<void(Result<std::shared_ptr<Link>>)> done);
 
-// Whether somebody listens at host:port, to whom nothing is said. Calls `done` once, on the strand:
-// errors as connect()'s.
+// Whether there is a listener at host:port, which is told nothing. Calls `done` once, on the
+// strand: errors as connect()'s.
 void reach(const Strand& strand, const std::string& address, milliseconds within,
            std::function<void(Status)> done);
 
-// Whether an error of connect() may go away by itself (nobody listens yet, the name is not known
-// yet), or is final: somebody was there and said no (wrong token), or is none of ours. The former
+// Whether an error of connect() may go away by itself (there is no listener yet, the name is not
+// known yet), or is final: the other end said no (wrong token), or is none of ours. The former
 // begin with "No connection to ".
 bool worth_another_try(const Error& error);
 

@@ -36,7 +36,7 @@ struct Mapping {
 // any thread.
 class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
  public:
-  // A file whose length nobody can change; only what was in use at one time takes memory. Errors
+  // A file of a fixed length; only what was in use at one time takes memory. Errors
   // are kPeer.
   static Result<std::shared_ptr<SharedMemory>> create(std::size_t bytes);
   const Descriptor& file() const { return file_; }

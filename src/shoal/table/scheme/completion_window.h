@@ -32,7 +32,7 @@ class CompletionWindow final : public Pacer {
     ++limit_;
     next_ = (next_ + 1) % limit_;
   }
-  // The oldest in the ring is forgotten, whoever left.
+  // The oldest in the ring is forgotten, whichever worker left.
   void leave(int worker, Instant) override {
     workers_.erase(worker);
     if (is_full()) ring_.erase(ring_.begin() + next_);

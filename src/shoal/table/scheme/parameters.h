@@ -1,5 +1,5 @@
 // The words after a scheme's name, each "key=value". A scheme asks for the keys it has; what is
-// wrong with their values, and keys that nobody asked for, become one error, which make_scheme
+// wrong with their values, and keys that it has not, become one error, which make_scheme
 // gives out. So what is asked always has an answer, if only for an object that is thrown away.
 #pragma once
 

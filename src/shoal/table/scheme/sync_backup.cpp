@@ -1,10 +1,10 @@
 // Synchronous SGD with backup workers: of each version of a row the first N gradients, of as many
 // workers, make the next version, where N = workers - backup, at least 1; what comes later is
 // dropped, and its worker goes on from the newest. Each row decides by itself. A worker that goes
-// leaves backup as it is, so that N shrinks and nobody waits for the lost. Where workers share
-// their iterations what is dropped counts as done, and nobody goes on alone after the others' last
-// version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv 1604.00981. Late
-// gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
+// leaves backup as it is, so that N shrinks and no worker waits for the lost. Where workers share
+// their iterations what is dropped counts as done, and no worker goes on alone after the others'
+// last version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv 1604.00981.
+// Late gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
 #include <algorithm>
 
 #include "shoal/table/scheme/make.h"
