@@ -209,14 +209,13 @@ Tolerances tolerances_of(const std::string& net, const std::string& name, const 
   // grows: here one, two and three threads differ by up to 6 %, and processors' kernels by up to 13
   // % (1e-3 in the fifth iteration already), where Caffe with one other kernel happened to differ
   // by 0.5 %.
+  // Its params differ by up to 31 % then, at the 16 numbers that are kept. Adam divides by the root
+  // of squares, too: its losses differ by 1.4e-4 with one processor's kernels, its params by 1.4 %.
   const bool of_cifar = net == "cifar10_quick";
-  if (of_cifar && name == "adagrad") result.first = 5e-3, result.all = 0.2;
-  // Adam divides by the root of squares, too: one processor's kernels differ by 1.4e-4.
-  if (of_cifar && name == "adam") result.all = 1e-3;
-  // The losses say more. On one processor AdaGrad's 16 numbers differed by 8 %.
   for (const char* rule : {"adagrad", "rmsprop", "adadelta"})
-    if (name == rule)
-      result.params = std::max(result.params, of_cifar && name == "adagrad" ? 0.2 : 0.05);
+    if (name == rule) result.params = std::max(result.params, 0.05);  // the losses say more
+  if (of_cifar && name == "adagrad") result = {5e-3, 0.2, 0.5};
+  if (of_cifar && name == "adam") result.all = 1e-3, result.params = 0.03;
   for (const char* exact : {"sgd", "nesterov", "adam", "sgd_clip", "sgd_itersize2"})
     if (net == "lenet" && name == exact) result.all = 1e-5;
   if (on_gpu) result = {10 * result.first, 10 * result.all, 10 * result.params};
