@@ -94,6 +94,25 @@ TEST_F(TrainTool, ANetIsSummedUpAndDrawn) {
   EXPECT_EQ(test::run_program({tool("draw_net"), net, folder_ + "/towers.bmp"}).code, 2);
 }
 
+// A version of OpenBLAS that does not know the processor takes kernels without AVX.
+TEST_F(TrainTool, OpenBlasTakesKernelsThatFitTheProcessorUnlessTheUserSaysWhich) {
+  const auto kernels = [&](const char* variables) {
+    const Ran ran =
+        test::run_program({"/bin/sh", "-c",
+                           str("env -u GOMP_SPINCOUNT -u OPENBLAS_CORETYPE OPENBLAS_VERBOSE=2 ",
+                               variables, " ", tool("time"), " --version")});
+    EXPECT_EQ(ran.code, 0);
+    const std::size_t said = ran.err.rfind("Core: ");
+    return said == std::string::npos ? "" : ran.err.substr(said);
+  };
+  const std::string own = kernels("");
+  if (own.empty()) GTEST_SKIP() << "OpenBLAS does not say which kernels it takes";
+  EXPECT_EQ(kernels("OPENBLAS_CORETYPE=Prescott"), "Core: Prescott\n");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    EXPECT_NE(own, "Core: Prescott\n");
+  }
+}
+
 // 2 x 3 numbers, 12 weights and 4 biases to 2 x 4: 24 multiply-adds forward and, for the params
 // alone, 24 backward; 30 numbers forward, 8 + 6 + 2 x 16 backward. The loss: 17, and 1 + 16 + 8.
 TEST_F(TrainTool, TheLeastTimeIsOfArithmeticOrOfMemory) {

@@ -10,6 +10,7 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/ops/blas_kernels.h"
 #include "shoal/ops/gpu.h"
 #include "shoal/proto/layers.pb.h"
 
@@ -29,11 +30,16 @@ int threads_to_use(int asked) {
   return std::max(1, CPU_COUNT(&cores));
 }
 
-void let_idle_threads_sleep(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  ::setenv("GOMP_SPINCOUNT", "2000", 0);
-  // comes back only if it fails, and then all is as it was but slower on a busy machine
-  ::execv("/proc/self/exe", argv);
+void prepare_libraries(char** argv) {
+  bool is_new = false;
+  const auto set = [&is_new](const char* variable, const std::string& value) {
+    is_new |= std::getenv(variable) == nullptr && ::setenv(variable, value.c_str(), 0) == 0;
+  };
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) set("GOMP_SPINCOUNT", "2000");
+  if (const std::string kernels = ops::better_blas_kernels(); !kernels.empty())
+    set("OPENBLAS_CORETYPE", kernels);
+  // comes back only if it fails, and then all is as it was but slower
+  if (is_new) ::execv("/proc/self/exe", argv);
 }
 
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state) {

@@ -13,12 +13,13 @@ class NetState;
 // cores this process may run on. Throws ConfigError (kUsage) for a number that cannot be.
 int threads_to_use(int asked);
 
-// Kernel threads that wait for each other are to spin for some microseconds and then sleep. On a
-// machine with other work to do, a thread that spins for milliseconds, as is OpenMP's way, keeps
-// the one it waits for off the core (a step of LeNet took 225 ms instead of 20). GNU's OpenMP reads
-// that from the environment before main begins, so a process started without GOMP_SPINCOUNT and
-// OMP_WAIT_POLICY sets the former and starts its program again. Returns where that was not needed.
-void let_idle_threads_sleep(char** argv);
+// Sets what libraries read from the environment before main begins, and starts the program again if
+// that was not set. Returns where that was not needed. Variables that the user has set stay.
+// GOMP_SPINCOUNT: kernel threads that wait for each other are to spin for some microseconds and
+// then sleep. On a machine with other work to do, a thread that spins for milliseconds, as is
+// OpenMP's way, keeps the one it waits for off the core (a step of LeNet took 225 ms instead of
+// 20). OMP_WAIT_POLICY says it, too. OPENBLAS_CORETYPE: as in ops/blas_kernels.h.
+void prepare_libraries(char** argv);
 
 // Writes --phase ("TRAIN", "TEST" or "" for none), --level and --stage (a list with commas) into
 // `state`. Throws ConfigError (kUsage) for another phase.

@@ -181,7 +181,7 @@ void print_help(const char* usage) {
 int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
-  let_idle_threads_sleep(argv);
+  prepare_libraries(argv);
   ::prctl(PR_SET_NAME, name.c_str());  // in ps and top; the program was started as /proc/self/exe
   // a file that outgrows the process's limit is an error of its write, not the end of the process
   std::signal(SIGXFSZ, SIG_IGN);
