@@ -1,4 +1,5 @@
-// How a process takes part in a job from plan to plan: alone, or as a worker of a table.
+// The part of a process in a job, generation by generation: alone, or as a worker of the table
+// service.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The work of workers without numbers: what each computes, waits for and sends, slice by slice,
-// derived once from the net and the schemes.
+// The work of a dry job (simulate --dry), whose workers take time and send bytes but compute no
+// numbers: what each computes, waits for and sends, one slice of the net after the other. It is
+// derived once from the net and the job's schemes.
 #pragma once
 
 #include <span>
