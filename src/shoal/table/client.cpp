@@ -29,7 +29,9 @@ Client::Client(const ClientOptions& options, const Plan& plan,
       waits_(own_.size() * kParts),
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
-      queues_(plan.servers) {}
+      queues_(plan.servers) {
+  CHECK_GT(options.retry.count(), 0);
+}
 
 // ---- the worker's side ----
 

@@ -40,6 +40,8 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
 // ---- membership and pushes ----
 
 void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
+  CHECK(push.clock == pushed(worker))
+      << "row " << id << ": push of clock " << push.clock << " in the place of " << pushed(worker);
   held_.push_back({.worker = worker,
                    .clock = push.clock,
                    .base = push.base,
