@@ -15,9 +15,9 @@ DEFINE_string(
     precision, "",
     "of products and convolutions on a GPU: FLOAT32, TF32 (faster, 10 bits of fraction), BFLOAT16 "
     "or FLOAT16 (inputs of 16 bits)");
-DEFINE_bool(cuda_graphs, false,
-            "record the work of layers on a GPU as CUDA graphs and queue it again, instead of "
-            "calling all layers in each pass");
+DEFINE_bool(cuda_graphs, true,
+            "record the work of layers on a GPU as CUDA graphs and queue it again; "
+            "--nocuda_graphs, or false in the solver: call all layers in each pass");
 
 DEFINE_bool(cpu_fallback, false,
             "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");
