@@ -299,6 +299,10 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
   EXPECT_HAS(ran.err, "Batch 2 x iter_size 1");
   EXPECT_HAS(ran.err, "flags_iter_2.caffemodel");
   EXPECT_HAS(train(file, {"--model=" + folder_ + "/other.prototxt"}).err, "/other.prototxt");
+  const std::string no_graphs = solver("no_graphs", "max_iter: 1 cuda_graphs: false");
+  EXPECT_HAS(train(no_graphs, {"--v=1"}).err, "cuda_graphs: false\n");
+  EXPECT_HAS(train(no_graphs, {"--v=1", "--cuda_graphs"}).err, "cuda_graphs: true\n");
+  EXPECT_HAS(train(file, {"--v=1", "--nocuda_graphs"}).err, "cuda_graphs: false\n");
   const struct {
     const char *flag, *words;
     int code;

@@ -256,8 +256,6 @@ class Extraction {
   std::uint64_t done_ = 0;
 };
 
-bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
-
 // Which client this is, where a launcher knows and no flag says it.
 void take_place() {
   FLAGS_machinefile = one_of("machinefile", FLAGS_machinefile, "hostfile", FLAGS_hostfile);

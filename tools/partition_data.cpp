@@ -85,9 +85,7 @@ std::vector<double> weights() {
 
 // If --num_partitions was given, it must agree with what else says how many parts there are.
 void check_parts(std::size_t parts, const char* says) {
-  gflags::CommandLineFlagInfo info;
-  CHECK(gflags::GetCommandLineFlagInfo("num_partitions", &info));
-  if (!info.is_default && static_cast<std::size_t>(FLAGS_num_partitions) != parts)
+  if (given("num_partitions") && static_cast<std::size_t>(FLAGS_num_partitions) != parts)
     throw ConfigError(Code::kUsage, "--num_partitions is ", FLAGS_num_partitions, ", but ", says,
                       " names ", parts, " parts");
 }

@@ -132,7 +132,7 @@ int train(const std::vector<std::string>& words) {
     param.add_weights(FLAGS_weights);
   }
   if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
-  if (!FLAGS_cuda_graphs) param.set_cuda_graphs(false);
+  if (given("cuda_graphs")) param.set_cuda_graphs(FLAGS_cuda_graphs);
   merge_flags(flags, param);
   if (!FLAGS_hybrid.empty()) {
     std::vector<std::string> phases = words;

@@ -17,7 +17,7 @@ DEFINE_string(
     "or FLOAT16 (inputs of 16 bits)");
 DEFINE_bool(cuda_graphs, true,
             "record the work of layers on a GPU as CUDA graphs and queue it again; "
-            "--nocuda_graphs, or false in the solver: call all layers in each pass");
+            "--nocuda_graphs: call all layers in each pass; not given: what the solver says");
 
 DEFINE_bool(cpu_fallback, false,
             "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");

@@ -216,4 +216,6 @@ int run_tool(int argc, char** argv, const char* usage,
   }
 }
 
+bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
+
 }  // namespace shoal
