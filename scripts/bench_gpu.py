@@ -2,7 +2,8 @@
 """Speed and memory of forward + backward on a GPU, Shoal beside PyTorch (eager, channels_last and contiguous) on the same nets in
 the same run, in turns and each in processes of its own. BUILD is a build folder, its tools, or what scripts/bundle.sh made. Without
 --batch a net has the batch of its stage "dummy". PyTorch is timed by CUDA events with its passes queued ahead, Shoal by
-`time`, which waits for each pass; cuDNN chooses PyTorch's algorithms by measuring them (cudnn.benchmark)."""
+`time`, which waits for each pass; cuDNN chooses PyTorch's algorithms by measuring them (cudnn.benchmark). MB are 10^6 bytes: the most that
+either had in use on the GPU at one time after its first pass, so without the search for algorithms, and without what CUDA and its libraries hold."""
 import argparse
 import json
 import math
@@ -278,7 +279,6 @@ def torch_variant(torch, arguments, layers, precision, variant):
     cuda = arguments.device != 'cpu'
     if cuda:
         torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
     net = TorchNet(torch, layers, arguments.device)
     data, label = net.inputs['data'], net.inputs['label']
     if variant != 'contiguous':
@@ -297,6 +297,8 @@ def torch_variant(torch, arguments, layers, precision, variant):
 
     step()
     first_loss = losses[0].item()
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()             # as `time` does: without what the search for algorithms took
     times = torch_times(torch, arguments.device, step, arguments.iterations)
     peak = torch.cuda.max_memory_allocated() / 1e6 if cuda else None
     return {'ms': statistics.median(times), 'batch': data.shape[0], 'MB': peak, 'loss': first_loss, 'params': net.param_count()}

@@ -5,6 +5,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/data/record.h"
+#include "shoal/ops/gpu.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
@@ -56,6 +57,32 @@ TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
   EXPECT_EQ(forward.err.find("backward: "), std::string::npos);
   EXPECT_HAS(forward.err, "accuracy\tforward: ");
 }
+
+class TimeOn : public TrainTool, public testing::WithParamInterface<std::string> {};
+
+TEST_P(TimeOn, PrintsThePeakOfADevicesOwnMemory) {
+  const bool on_gpu = GetParam() != "cpu";
+  const Ran ran = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt",
+                                     "--iterations=5", on_gpu ? "--gpu=0" : "--gpu=-1"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string number = " ([0-9.e+]+) MB";
+  const std::vector<test::Match> peaks =
+      test::matches_in(ran.err, "Peak device memory:" + number + "\n");
+  ASSERT_EQ(peaks.size(), on_gpu ? 1u : 0u);
+  if (!on_gpu) return;
+  const std::vector<test::Match> planned =
+      test::matches_in(ran.err, "Planned memory: params" + number + ", blobs" + number);
+  ASSERT_EQ(planned.size(), 1u);
+  EXPECT_GE(std::stod(peaks[0][1]), std::stod(planned[0][1]) + std::stod(planned[0][2]));
+}
+
+std::vector<std::string> devices_of_this_machine() {
+  std::vector<std::string> names{"cpu"};
+  if (ops::gpu_count() > 0) names.push_back("gpu");
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Devices, TimeOn, testing::ValuesIn(devices_of_this_machine()),
+                         [](const auto& info) { return info.param; });
 
 TEST_F(TrainTool, ANetIsSummedUpAndDrawn) {
   const std::string net = folder_ + "/towers.prototxt";

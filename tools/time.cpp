@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <iomanip>
 #include <map>
+#include <optional>
 
 #include "common/device_flags.h"
 #include "common/machine.h"
@@ -205,6 +206,7 @@ int time_net(const std::vector<std::string>& words) {
   times.add();
   times.clear();
   passes = {};
+  context.device().reset_peak_bytes();  // without what the search for algorithms took
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
   const Conversions before = context.stream()->conversions;
@@ -224,8 +226,10 @@ int time_net(const std::vector<std::string>& words) {
             << " MB, blobs " << static_cast<double>(memory.blobs) / 1e6 << " MB ("
             << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing)";
   log_gpus({&context.device()});
-  // before the matrices of the next line
+  // before the matrices of the last line
   LOG(INFO) << "Peak memory: " << peak_memory() << " MB";
+  if (const std::optional<std::size_t> bytes = context.device().peak_bytes())
+    LOG(INFO) << "Peak device memory: " << static_cast<double>(*bytes) / 1e6 << " MB";
   LOG(INFO) << "GEMM 1024: " << gemm_speed(context) << " GFLOP/s (threads " << threads << ")";
   LOG(INFO) << "*** Benchmark ends ***";
   return 0;

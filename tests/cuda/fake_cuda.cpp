@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +17,10 @@
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/tensor/cuda/device.h"
 
-// CUDA's own header leaves it opaque.
+// CUDA's own header leaves these opaque.
+struct CUmemPoolHandle_st {
+  std::uint64_t used = 0, high = 0;  // bytes
+};
 struct CUevent_st {
   int device = 0;
   cudaStream_t stream = nullptr;  // of the last record; null: none
@@ -38,7 +43,8 @@ struct Fakes {
     std::size_t bytes;
     int device;
   };
-  std::map<const std::byte*, Block> blocks;   // of the GPUs' memory, by address
+  std::map<const std::byte*, Block> blocks;  // of the GPUs' memory, by address
+  std::array<CUmemPoolHandle_st, kFakeGpus> pools;
   int allocations_left = 0, copies_left = 0;  // until one fails; 0: none does
   cudaError_t sticky = cudaSuccess, last = cudaSuccess;
   FakeCalls calls;
@@ -73,8 +79,10 @@ cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
   const cudaError_t result = allocate(data, bytes);
   const std::lock_guard lock(fakes().mutex);
   ++fakes().calls.allocations;
-  if (result == cudaSuccess)
-    fakes().blocks[static_cast<const std::byte*>(*data)] = {bytes, current_device};
+  if (result != cudaSuccess) return result;
+  fakes().blocks[static_cast<const std::byte*>(*data)] = {bytes, current_device};
+  CUmemPoolHandle_st& pool = fakes().pools[static_cast<std::size_t>(current_device)];
+  pool.high = std::max(pool.high, pool.used += bytes);
   return result;
 }
 
@@ -84,8 +92,36 @@ cudaError_t free_async(void* data, cudaStream_t) {
   EXPECT_EQ(breaks_by_default(), cudaSuccess) << "memory freed while a stream is captured";
   ++fakes().calls.frees;
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
-  fakes().blocks.erase(static_cast<const std::byte*>(data));
+  if (const auto found = fakes().blocks.find(static_cast<const std::byte*>(data));
+      found != fakes().blocks.end()) {
+    fakes().pools[static_cast<std::size_t>(found->second.device)].used -= found->second.bytes;
+    fakes().blocks.erase(found);
+  }
   std::free(data);
+  return report(cudaSuccess);
+}
+
+cudaError_t pool_of(cudaMemPool_t* pool, int device) {
+  if (device < 0 || device >= kFakeGpus) return report(cudaErrorInvalidDevice);
+  *pool = &fakes().pools[static_cast<std::size_t>(device)];
+  return report(cudaSuccess);
+}
+
+cudaError_t get_attribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const std::lock_guard lock(fakes().mutex);
+  if (attribute != cudaMemPoolAttrUsedMemHigh && attribute != cudaMemPoolAttrUsedMemCurrent)
+    return report(cudaErrorInvalidValue);
+  *static_cast<std::uint64_t*>(value) =
+      attribute == cudaMemPoolAttrUsedMemHigh ? pool->high : pool->used;
+  return report(cudaSuccess);
+}
+
+// The high mark alone, to zero.
+cudaError_t set_attribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const std::lock_guard lock(fakes().mutex);
+  if (attribute != cudaMemPoolAttrUsedMemHigh || *static_cast<std::uint64_t*>(value) != 0)
+    return report(cudaErrorInvalidValue);
+  pool->high = 0;
   return report(cudaSuccess);
 }
 
@@ -234,6 +270,9 @@ const cuda::Runtime& fake_cuda() {
             *available = *total = kTotal;
             return report(cudaSuccess);
           },
+      .DeviceGetDefaultMemPool = pool_of,
+      .MemPoolGetAttribute = get_attribute,
+      .MemPoolSetAttribute = set_attribute,
       .MallocAsync = malloc_async,
       .FreeAsync = free_async,
       .HostAlloc =

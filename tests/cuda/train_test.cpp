@@ -1,5 +1,5 @@
-// Tests of training on a CUDA device: alone, with a CPU beside it, from one's snapshot to the
-// other, and when the GPU fails.
+// Tests of a CUDA device's memory, and of training on it: alone, with a CPU beside it, from one's
+// snapshot to the other, and when the GPU fails.
 #include <gtest/gtest.h>
 
 #include "cuda/devices.h"
@@ -14,6 +14,53 @@ namespace shoal::test::cuda_train_test {
 namespace {
 
 void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.error().message; }
+
+class CudaMemoryInUse : public testing::TestWithParam<const Device*> {};
+
+TEST_P(CudaMemoryInUse, HasAPeak) {
+  constexpr std::size_t kUnit = std::size_t{2} << 20;  // in which a GPU's pages come
+  const Device& device = *GetParam();
+  const std::shared_ptr<Stream> stream = device.make_stream();
+  const std::shared_ptr<Memory> kept = device.allocate(kUnit);
+  const auto peak = [&] {  // when what was freed is free
+    const std::byte one{1};
+    stream->upload(kept->data(), &one, 1);
+    stream->synchronize();
+    return device.peak_bytes();
+  };
+  const auto use = [&](std::initializer_list<std::size_t> units) {
+    std::vector<std::shared_ptr<Memory>> all;
+    for (const std::size_t n : units) all.push_back(device.allocate(n * kUnit));
+  };
+  peak();
+  device.reset_peak_bytes();
+  const std::optional<std::size_t> before = peak();
+  ASSERT_TRUE(before);
+  EXPECT_GE(*before, kUnit) << "what stays in use counts from the start";
+  use({5, 1, 2});
+  EXPECT_EQ(peak(), *before + 8 * kUnit);
+  use({7});
+  EXPECT_EQ(peak(), *before + 8 * kUnit) << "it was in use before the last";
+  use({6, 3});
+  EXPECT_EQ(peak(), *before + 9 * kUnit);
+  device.reset_peak_bytes();
+  EXPECT_EQ(peak(), before);
+  use({4});
+  EXPECT_EQ(peak(), *before + 4 * kUnit) << "no more than was in use since the reset";
+}
+
+TEST(CudaDevices, HavePeaksOfTheirOwn) {
+  fake_gpu(2).reset_peak_bytes();
+  const std::optional<std::size_t> other = fake_gpu(2).peak_bytes();
+  fake_gpu(1).reset_peak_bytes();
+  const std::optional<std::size_t> before = fake_gpu(1).peak_bytes();
+  (void)fake_gpu(1).allocate(1000);
+  EXPECT_EQ(fake_gpu(1).peak_bytes(), before.value() + 1000);
+  EXPECT_EQ(fake_gpu(2).peak_bytes(), other);
+  EXPECT_EQ(cpu_device().peak_bytes(), std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(On, CudaMemoryInUse, testing::ValuesIn(cuda_devices()), cuda_device_name);
 
 class CudaTraining : public testing::TestWithParam<const Device*> {
  protected:

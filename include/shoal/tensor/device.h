@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace shoal {
@@ -118,6 +119,11 @@ class Device {
   virtual bool is_host() const = 0;
   // Throws std::bad_alloc.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
+  // The most bytes of its memory that this process had in use at one time, counted from the last
+  // reset_peak_bytes() on, or else from the start; none if the device does not count. Both: any
+  // thread; throw DeviceError.
+  virtual std::optional<std::size_t> peak_bytes() const { return std::nullopt; }
+  virtual void reset_peak_bytes() const {}
   virtual std::shared_ptr<Stream> make_stream() const = 0;
   // For its streams. Those of a device that does not override this work at once.
   virtual std::unique_ptr<Event> make_event(bool timed) const;

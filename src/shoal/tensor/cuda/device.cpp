@@ -1,6 +1,7 @@
 #include "shoal/tensor/cuda/device.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "shoal/base/error.h"
@@ -81,6 +82,33 @@ std::string CudaDevice::describe() const {
 
 std::shared_ptr<Memory> CudaDevice::allocate(std::size_t bytes) const {
   return std::make_shared<CudaMemory>(*this, ordinal_, bytes);
+}
+
+// The pool that cudaMallocAsync takes from.
+cudaMemPool_t CudaDevice::pool() const {
+  cudaMemPool_t pool = nullptr;
+  check(runtime_.DeviceGetDefaultMemPool(&pool, ordinal_), "asking for the memory pool of GPU ",
+        ordinal_);
+  return pool;
+}
+
+// The high mark is set back to zero, and CUDA does not say that it counts what stays in use before
+// more is allocated.
+std::optional<std::size_t> CudaDevice::peak_bytes() const {
+  std::size_t most = 0;
+  for (const cudaMemPoolAttr mark : {cudaMemPoolAttrUsedMemHigh, cudaMemPoolAttrUsedMemCurrent}) {
+    std::uint64_t bytes = 0;
+    check(runtime_.MemPoolGetAttribute(pool(), mark, &bytes), "asking for the peak memory of GPU ",
+          ordinal_);
+    most = std::max<std::size_t>(most, bytes);
+  }
+  return most;
+}
+
+void CudaDevice::reset_peak_bytes() const {
+  std::uint64_t zero = 0;
+  check(runtime_.MemPoolSetAttribute(pool(), cudaMemPoolAttrUsedMemHigh, &zero),
+        "counting the peak memory of GPU ", ordinal_, " anew");
 }
 
 // Where no more memory can be pinned, copies are slower and the same.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "shoal/base/mutex.h"
@@ -29,6 +30,9 @@ class CudaDevice final : public Device {
   bool is_host() const override { return false; }
   // Throws DeviceError, which says how much memory is free, if there is not enough.
   std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
+  // Of the driver's pool: without what CUDA, its libraries and CUDA graphs hold themselves.
+  std::optional<std::size_t> peak_bytes() const override;
+  void reset_peak_bytes() const override;
   std::shared_ptr<Stream> make_stream() const override;
   std::unique_ptr<Event> make_event(bool timed) const override;
   // Pinned, if that is possible, so that copies run beside kernels.
@@ -39,6 +43,8 @@ class CudaDevice final : public Device {
   LibraryFindings& findings() const { return findings_; }
 
  private:
+  cudaMemPool_t pool() const;
+
   const int ordinal_;
   const ops::Backend& backend_;
   const Runtime& runtime_;

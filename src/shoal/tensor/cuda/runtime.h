@@ -24,6 +24,9 @@ struct Runtime {
   cudaError_t (*SetDevice)(int device);
   cudaError_t (*GetDeviceProperties)(cudaDeviceProp* properties, int device);
   cudaError_t (*MemGetInfo)(std::size_t* available, std::size_t* total);
+  cudaError_t (*DeviceGetDefaultMemPool)(cudaMemPool_t* pool, int device);
+  cudaError_t (*MemPoolGetAttribute)(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+  cudaError_t (*MemPoolSetAttribute)(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
   cudaError_t (*MallocAsync)(void** data, std::size_t bytes, cudaStream_t stream);
   cudaError_t (*FreeAsync)(void* data, cudaStream_t stream);
   cudaError_t (*HostAlloc)(void** data, std::size_t bytes, unsigned int flags);
