@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "cuda/devices.h"
 #include "cuda/fake_cuda.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/io.h"
@@ -52,7 +53,7 @@ void or_fail(const Status& status) { EXPECT_TRUE(status.ok()) << status.error().
 
 // ---- every layer ----
 
-class CudaReplays : public testing::TestWithParam<LayerCase> {};
+class CudaReplays : public testing::TestWithParam<std::tuple<LayerCase, const Device*>> {};
 
 struct Results {
   std::vector<Numbers> tops, bottom_grads, param_grads;
@@ -60,8 +61,8 @@ struct Results {
 
 // The results of a pass on the numbers of `seed`, by a layer that was made and called, or recorded,
 // on those of others.
-Results results_of(const LayerCase& c, bool recorded, std::uint64_t seed) {
-  const std::unique_ptr<LayerRig> rig = make_rig(c, {.seed = 5, .device = &fake_gpu()});
+Results results_of(const LayerCase& c, const Device* device, bool recorded, std::uint64_t seed) {
+  const std::unique_ptr<LayerRig> rig = make_rig(c, {.seed = 5, .device = device});
   const std::unique_ptr<LayerRig> drawn = make_rig(c, {.seed = seed});
   std::vector<bool> propagate;
   for (const BottomSpec& spec : c.bottoms) propagate.push_back(spec.gradient);
@@ -100,7 +101,8 @@ Results results_of(const LayerCase& c, bool recorded, std::uint64_t seed) {
 }
 
 TEST_P(CudaReplays, AreTheLayersOwnWork) {
-  const Results want = results_of(GetParam(), false, 9), got = results_of(GetParam(), true, 9);
+  const auto& [c, device] = GetParam();
+  const Results want = results_of(c, device, false, 9), got = results_of(c, device, true, 9);
   EXPECT_EQ(got.tops, want.tops);
   EXPECT_EQ(got.bottom_grads, want.bottom_grads);
   EXPECT_EQ(got.param_grads, want.param_grads);
@@ -110,16 +112,19 @@ std::vector<LayerCase> cases() {
   const std::span<const LayerCase> all = every_layer_case();
   return {all.begin(), all.end()};
 }
-std::string name_of(const testing::TestParamInfo<LayerCase>& info) {
-  return str(info.param.name, "_", info.index);
+std::string name_of(const testing::TestParamInfo<CudaReplays::ParamType>& info) {
+  const auto& [c, device] = info.param;
+  return str(c.name, "_", info.index, "_on_", cuda_device_name({device, info.index}));
 }
-INSTANTIATE_TEST_SUITE_P(Layers, CudaReplays, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, CudaReplays,
+                         testing::Combine(testing::ValuesIn(cases()),
+                                          testing::ValuesIn(cuda_devices())),
+                         name_of);
 
 // ---- passes ----
 
-class CudaRecordedPass : public testing::Test {
+class CudaRecordedPass : public testing::TestWithParam<const Device*> {
  protected:
-  ~CudaRecordedPass() override { reset_fakes(); }
   // y = 2 x, z = y + x
   std::vector<Steps::Step> two_steps() {
     return {{[this] { ops::add(ctx_, x_, x_, y_); }}, {[this] { ops::add(ctx_, y_, x_, z_); }}};
@@ -132,11 +137,15 @@ class CudaRecordedPass : public testing::Test {
       EXPECT_EQ(z_.host()[1], factor * static_cast<float>(i));
     }
   }
-  Context ctx_{{.device = &fake_gpu()}};
+  const Device& device_ = *GetParam();
+  Context ctx_{{.device = &device_}};
   Tensor x_{Shape{5}}, y_{Shape{5}}, z_{Shape{5}};
 };
 
-TEST_F(CudaRecordedPass, CallsNothingOnceItIsRecorded) {
+INSTANTIATE_TEST_SUITE_P(Devices, CudaRecordedPass, testing::ValuesIn(cuda_devices()),
+                         cuda_device_name);
+
+TEST_P(CudaRecordedPass, CallsNothingOnceItIsRecorded) {
   Steps steps(two_steps());
   RecordedPass pass(steps, ctx_);
   expect_right(pass, 4);
@@ -146,11 +155,11 @@ TEST_F(CudaRecordedPass, CallsNothingOnceItIsRecorded) {
   EXPECT_EQ(pass.summary().layers, 2);
 }
 
-TEST_F(CudaRecordedPass, CallsAgainWhenSomethingIsElsewhere) {
+TEST_P(CudaRecordedPass, CallsAgainWhenSomethingIsElsewhere) {
   Steps steps(two_steps());
   RecordedPass pass(steps, ctx_);
   expect_right(pass, 5);
-  y_.storage()->bind(fake_gpu().allocate(64), 0);
+  y_.storage()->bind(device_.allocate(64), 0);
   expect_right(pass, 1);
   EXPECT_EQ(steps.at(0).calls, 5);
   expect_right(pass, 8);
@@ -165,7 +174,7 @@ TEST_F(CudaRecordedPass, CallsAgainWhenSomethingIsElsewhere) {
   EXPECT_EQ(steps.at(0).calls, calls + 1);
 }
 
-TEST_F(CudaRecordedPass, LeavesOutStepsThatTheHostTakesPartIn) {
+TEST_P(CudaRecordedPass, LeavesOutStepsThatTheHostTakesPartIn) {
   std::vector<Steps::Step> all = two_steps();
   all.push_back({[this] { (void)z_.host(); }});
   all.push_back({[this] { ctx_.random().skip(1); }});
@@ -190,8 +199,8 @@ TEST_F(CudaRecordedPass, LeavesOutStepsThatTheHostTakesPartIn) {
 }
 
 // A step that behaves in the passes that are looked at, and not in the one that is recorded.
-TEST_F(CudaRecordedPass, IsRightWhereAStepIsRefused) {
-  std::shared_ptr<Memory> kept = fake_gpu().allocate(10);
+TEST_P(CudaRecordedPass, IsRightWhereAStepIsRefused) {
+  std::shared_ptr<Memory> kept = device_.allocate(10);
   float number = 0;
   Tensor late(Shape{3}), small(Shape{3});
   (void)late.read(ctx_);
@@ -228,18 +237,8 @@ TEST_F(CudaRecordedPass, IsRightWhereAStepIsRefused) {
   }
 }
 
-TEST_F(CudaRecordedPass, FreesMemoryAfterwards) {
-  std::shared_ptr<Memory> memory = fake_gpu().allocate(10);
-  const FakeCalls before = fake_calls();
-  const auto recording = ctx_.stream()->record([&] {
-    memory.reset();
-    EXPECT_EQ((fake_calls() - before).frees, 0);
-  });
-  EXPECT_EQ((fake_calls() - before).frees, 1);
-}
-
 // CUDA would end the recording, and refuse the memory.
-TEST_F(CudaRecordedPass, LetsOtherThreadsTakeMemoryAfterwards) {
+TEST_P(CudaRecordedPass, LetsOtherThreadsTakeMemoryAfterwards) {
   ops::fill(ctx_, 2, x_);
   std::atomic<bool> started = false;
   std::thread other;
@@ -247,7 +246,7 @@ TEST_F(CudaRecordedPass, LetsOtherThreadsTakeMemoryAfterwards) {
     ops::fill(ctx_, 1, x_);
     other = std::thread([&] {
       started = true;
-      Context context({.device = &fake_gpu()});
+      Context context({.device = &device_});
       Tensor own(Shape{9});
       ops::fill(context, 2, own);
       EXPECT_EQ(own.host()[0], 2);
@@ -257,6 +256,17 @@ TEST_F(CudaRecordedPass, LetsOtherThreadsTakeMemoryAfterwards) {
   other.join();
   recording->replay();
   EXPECT_EQ(x_.host()[0], 1);
+}
+
+TEST(CudaRecordedPassOnTheFake, FreesMemoryAfterwards) {
+  const Context ctx({.device = &fake_gpu()});
+  std::shared_ptr<Memory> memory = fake_gpu().allocate(10);
+  const FakeCalls before = fake_calls();
+  const auto recording = ctx.stream()->record([&] {
+    memory.reset();
+    EXPECT_EQ((fake_calls() - before).frees, 0);
+  });
+  EXPECT_EQ((fake_calls() - before).frees, 1);
 }
 
 // ---- nets ----
@@ -277,8 +287,8 @@ layer { name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'wanted' top: 'l
 )";
 
 // Losses and gradients of passes over changing inputs, shapes, scales and params.
-Numbers passes_of(bool recordings, FakeCalls& calls) {
-  Context ctx({.device = &fake_gpu(), .recordings = recordings});
+Numbers passes_of(const Device* device, bool recordings, FakeCalls& calls) {
+  Context ctx({.device = device, .recordings = recordings});
   Net net(parse_net(kNet, "net.prototxt"), ctx), other(parse_net(kNet, "net.prototxt"), ctx);
   for (const NetParam& param : other.params()) param.blob->data.host_mut()[0] += 1;
   Numbers all;
@@ -303,10 +313,16 @@ Numbers passes_of(bool recordings, FakeCalls& calls) {
   return all;
 }
 
-TEST(CudaRecordedNets, FollowShapesScalesAndParams) {
+class CudaRecordedNets : public testing::TestWithParam<const Device*> {};
+INSTANTIATE_TEST_SUITE_P(Devices, CudaRecordedNets, testing::ValuesIn(cuda_devices()),
+                         cuda_device_name);
+
+TEST_P(CudaRecordedNets, FollowShapesScalesAndParams) {
   FakeCalls with, without;
-  const Numbers want = passes_of(false, without), got = passes_of(true, with);
+  const Numbers want = passes_of(GetParam(), false, without),
+                got = passes_of(GetParam(), true, with);
   EXPECT_EQ(got, want);
+  if (GetParam() != &fake_gpu()) return;
   EXPECT_GE(with.recordings, 6) << "anew after each change";
   EXPECT_LT(with.launches, without.launches);
 }

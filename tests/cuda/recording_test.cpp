@@ -1,7 +1,8 @@
-// Tests of recorded passes: training with recordings beside training without, to the bit, and what
-// an iteration launches.
+// Tests of recorded passes: training with recordings beside training without, to the bit, and on
+// the fake GPU what an iteration launches.
 #include <gtest/gtest.h>
 
+#include "cuda/devices.h"
 #include "cuda/fake_cuda.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -76,69 +77,87 @@ SolverParameter solver_of(const char* layers, const std::string& more) {
 
 struct Trained {
   Numbers params;
-  FakeCalls calls;
-  RecordedWork forward, backward;
+  FakeCalls calls;                 // of the fake GPU: none on another
+  RecordedWork forward, backward;  // at the end
+  int stretches = 0;               // recorded: the most after an iteration
 };
 
 // `meanwhile` comes before each iteration.
 using Meanwhile = std::function<void(Solver&, int iteration)>;
-Trained train(SolverParameter param, bool recordings, const Meanwhile& meanwhile = {}) {
+Trained train(SolverParameter param, bool recordings, const Meanwhile& meanwhile = {},
+              const Device& device = fake_gpu()) {
   param.set_cuda_graphs(recordings);
-  Solver solver(param, {.device = &fake_gpu()});
+  Solver solver(param, {.device = &device});
   const FakeCalls before = fake_calls();
+  Trained trained;
   for (int i = 0; i < param.max_iter(); ++i) {
     if (meanwhile) meanwhile(solver, i);
     or_throw(solver.step(1));
+    trained.forward = solver.net().recorded_forward();
+    trained.backward = solver.net().recorded_backward();
+    trained.stretches =
+        std::max(trained.stretches, trained.forward.stretches + trained.backward.stretches);
   }
-  return {all_params(solver.net()), fake_calls() - before, solver.net().recorded_forward(),
-          solver.net().recorded_backward()};
+  trained.params = all_params(solver.net());
+  trained.calls = fake_calls() - before;
+  return trained;
 }
 
-void expect_same_bits(const SolverParameter& param, const Meanwhile& meanwhile = {},
-                      std::int64_t graphs = 8) {
-  const Trained want = train(param, false, meanwhile), got = train(param, true, meanwhile);
+// On the fake GPU also that more than `graphs` graphs are launched, in place of other launches.
+void expect_same_bits(const Device& device, const SolverParameter& param,
+                      const Meanwhile& meanwhile = {}, std::int64_t graphs = 8) {
+  const Trained want = train(param, false, meanwhile, device),
+                got = train(param, true, meanwhile, device);
+  EXPECT_EQ(got.params, want.params);
+  EXPECT_EQ(want.stretches, 0);
+  EXPECT_GT(got.stretches, 0);
+  if (&device != &fake_gpu()) return;
   EXPECT_EQ(want.calls.recordings, 0);
   EXPECT_GT(got.calls.graph_launches, graphs);
   EXPECT_LT(got.calls.launches, want.calls.launches);
-  EXPECT_EQ(got.params, want.params);
 }
 
-class CudaRecording : public testing::TestWithParam<const char*> {
+// ---- on the fake GPU and on GPU 0 ----
+
+class CudaRecording : public testing::TestWithParam<std::tuple<const Device*, const char*>> {
  protected:
-  ~CudaRecording() override {
-    reset_fakes();
-    EXPECT_EQ(live_graphs(), 0);
+  ~CudaRecording() override { EXPECT_EQ(live_graphs(), 0); }
+  void expect_no_bit_changed(const char* layers) {
+    expect_same_bits(*std::get<0>(GetParam()), solver_of(layers, std::get<1>(GetParam())));
   }
 };
 
-TEST_P(CudaRecording, ChangesNoBitOfALeNet) { expect_same_bits(solver_of(kLeNet, GetParam())); }
-TEST_P(CudaRecording, ChangesNoBitOfAResidualNet) {
-  expect_same_bits(solver_of(kResidual, GetParam()));
-}
-TEST_P(CudaRecording, ChangesNoBitWhereLayersShareParams) {
-  expect_same_bits(solver_of(kShared, GetParam()));
+TEST_P(CudaRecording, ChangesNoBitOfALeNet) { expect_no_bit_changed(kLeNet); }
+TEST_P(CudaRecording, ChangesNoBitOfAResidualNet) { expect_no_bit_changed(kResidual); }
+TEST_P(CudaRecording, ChangesNoBitWhereLayersShareParams) { expect_no_bit_changed(kShared); }
+
+// "gpu_7"
+std::string name_of(const testing::TestParamInfo<CudaRecording::ParamType>& info) {
+  const testing::TestParamInfo<const Device*> device(std::get<0>(info.param), info.index);
+  return str(cuda_device_name(device), "_", info.index);
 }
 
 // Tests come between iterations 0 and 12, and of the two nets on params of one.
-INSTANTIATE_TEST_SUITE_P(Solvers, CudaRecording,
-                         testing::Values("test_interval: 3", "test_interval: 100 iter_size: 2",
-                                         "solver_type: ADAM snapshot_diff: true",
-                                         "precision: TF32 on_nan: SKIP", "precision: FLOAT16",
-                                         "precision: FLOAT16 global_grad_scale: 16777216",
-                                         "deterministic: true precision: BFLOAT16"));
+INSTANTIATE_TEST_SUITE_P(
+    Solvers, CudaRecording,
+    testing::Combine(testing::ValuesIn(cuda_devices()),
+                     testing::Values("test_interval: 3", "test_interval: 100 iter_size: 2",
+                                     "solver_type: ADAM snapshot_diff: true",
+                                     "precision: TF32 on_nan: SKIP", "precision: FLOAT16",
+                                     "precision: FLOAT16 global_grad_scale: 16777216",
+                                     "deterministic: true precision: BFLOAT16")),
+    name_of);
 
-class CudaRecordings : public testing::Test {
+class CudaRecordingOn : public testing::TestWithParam<const Device*> {
  protected:
-  CudaRecordings() : log_(std::make_unique<LogLines>()) {}
-  ~CudaRecordings() override {
-    reset_fakes();
-    EXPECT_EQ(live_graphs(), 0);
-  }
-  std::unique_ptr<LogLines> log_;
+  ~CudaRecordingOn() override { EXPECT_EQ(live_graphs(), 0); }
+  const Device& device() const { return *GetParam(); }
 };
+INSTANTIATE_TEST_SUITE_P(Devices, CudaRecordingOn, testing::ValuesIn(cuda_devices()),
+                         cuda_device_name);
 
 // The host looks at activations and gradients, changes params, and takes the running sums back.
-TEST_F(CudaRecordings, SeeWhatTheHostChanges) {
+TEST_P(CudaRecordingOn, SeesWhatTheHostChanges) {
   const auto meddle = [](Solver& solver, int iteration) {
     Net& net = solver.net();
     if (iteration % 3 == 1) net.params()[0].blob->data.host_mut()[2] += 0.25f;
@@ -150,26 +169,26 @@ TEST_F(CudaRecordings, SeeWhatTheHostChanges) {
         std::ranges::fill(param.blob->data.host_out(), 0.125f);
   };
   for (const char* layers : {kLeNet, kResidual}) {
-    expect_same_bits(solver_of(layers, ""), meddle);
+    expect_same_bits(device(), solver_of(layers, ""), meddle);
     // weights that the host changed are no more in the kernels' order
-    expect_same_bits(solver_of(layers, "precision: TF32"), meddle, 0);
+    expect_same_bits(device(), solver_of(layers, "precision: TF32"), meddle, 0);
   }
 }
 
-TEST_F(CudaRecordings, SeeMemoryThatIsReplaced) {
+TEST_P(CudaRecordingOn, SeesMemoryThatIsReplaced) {
   expect_same_bits(
-      solver_of(kResidual, ""),
+      device(), solver_of(kResidual, ""),
       [](Solver& solver, int iteration) {
         if (iteration == 6) solver.net().context().scratch(1 << 22);
       },
       4);
 }
 
-TEST_F(CudaRecordings, EndWhereARestoredRunWithoutThemDoes) {
+TEST_P(CudaRecordingOn, EndsWhereARestoredRunWithoutItDoes) {
   SolverParameter param = solver_of(kLeNet, "snapshot: 6");
   const auto run = [&](bool recordings, const std::string& snapshot) {
     param.set_cuda_graphs(recordings);
-    const Status ended = train_on(&fake_gpu(), param, nullptr, snapshot);
+    const Status ended = train_on(&device(), param, nullptr, snapshot);
     EXPECT_TRUE(ended.ok()) << ended.error().message;
     return saved(param, 12);
   };
@@ -179,6 +198,59 @@ TEST_F(CudaRecordings, EndWhereARestoredRunWithoutThemDoes) {
   EXPECT_EQ(run(true, state), want);
   EXPECT_EQ(run(false, state), want);
 }
+
+TEST_P(CudaRecordingOn, SaysWhichLayersAreCalled) {
+  const Trained trained = train(solver_of(kLeNet, "test_interval: 100"), true, {}, device());
+  const auto words = [](const RecordedWork& work) {
+    std::string all = str(work.stretches, " of ", work.layers);
+    for (const auto& [layer, why] : work.others) all += str("; ", layer, ": ", why);
+    return all;
+  };
+  EXPECT_EQ(words(trained.forward),
+            "1 of 5; "
+            "data: its work depends on more than numbers on the device; "
+            "drop: its work depends on more than numbers on the device; "
+            "ip2: alone it is no faster; "
+            "loss: its work depends on more than numbers on the device");
+  EXPECT_EQ(words(trained.backward),
+            "1 of 6; "
+            "loss: it uses other memory in each pass; "
+            "ip2: alone it is no faster; "
+            "drop: its work depends on more than numbers on the device");
+}
+
+// A hook that must see each layer, or an updater that sends while layers compute.
+TEST_P(CudaRecordingOn, IsLeftOutWhereLayersAreSeenOneByOne) {
+  const SolverParameter param = solver_of(kLeNet, "test_interval: 100");
+  SolverParameter debug = param;
+  debug.set_debug_info(true);
+  const auto hook = [](Solver& solver, int) {
+    solver.net().after_forward([](int) { return Status(); });
+  };
+  for (const Trained& trained :
+       {train(param, true, hook, device()), train(debug, true, {}, device())}) {
+    EXPECT_EQ(trained.calls.recordings, 0);
+    EXPECT_EQ(trained.stretches, 0);
+  }
+  const FakeCalls before = fake_calls();
+  SolverParameter job = device_solver("cuda_recording_job", "max_iter: 6 cuda_graphs: true");
+  job.set_test_interval(100);
+  const auto life = [&](int, table::Table& table) { return train_on(&device(), job, &table); };
+  for (const Status& status : run_workers(1, 1, life)) EXPECT_TRUE(status.ok());
+  EXPECT_EQ((fake_calls() - before).recordings, 0);
+}
+
+// ---- on the fake GPU alone ----
+
+class CudaRecordings : public testing::Test {
+ protected:
+  CudaRecordings() : log_(std::make_unique<LogLines>()) {}
+  ~CudaRecordings() override {
+    reset_fakes();
+    EXPECT_EQ(live_graphs(), 0);
+  }
+  std::unique_ptr<LogLines> log_;
+};
 
 // Counts launches of an iteration, once training is under way.
 TEST_F(CudaRecordings, TakeFewerLaunches) {
@@ -204,26 +276,6 @@ TEST_F(CudaRecordings, TakeFewerLaunches) {
     EXPECT_EQ(of[1].waits, of[0].waits);
     EXPECT_EQ(of[1].allocations, 0);
   }
-}
-
-TEST_F(CudaRecordings, SayWhichLayersAreCalled) {
-  const Trained trained = train(solver_of(kLeNet, "test_interval: 100"), true);
-  const auto words = [](const RecordedWork& work) {
-    std::string all = str(work.stretches, " of ", work.layers);
-    for (const auto& [layer, why] : work.others) all += str("; ", layer, ": ", why);
-    return all;
-  };
-  EXPECT_EQ(words(trained.forward),
-            "1 of 5; "
-            "data: its work depends on more than numbers on the device; "
-            "drop: its work depends on more than numbers on the device; "
-            "ip2: alone it is no faster; "
-            "loss: its work depends on more than numbers on the device");
-  EXPECT_EQ(words(trained.backward),
-            "1 of 6; "
-            "loss: it uses other memory in each pass; "
-            "ip2: alone it is no faster; "
-            "drop: its work depends on more than numbers on the device");
 }
 
 TEST_F(CudaRecordings, ThatAreRefusedLeaveTrainingAsItWas) {
@@ -258,24 +310,6 @@ TEST_F(CudaRecordings, ThatCannotBeLaunchedEndTheRun) {
     EXPECT_EQ(error.error().code, Code::kDevice);
     EXPECT_TRUE(is_match(error.what(), "launching a graph on GPU 0.*cudaErrorLaunchFailure.*"));
   }
-}
-
-// A hook that must see each layer, or an updater that sends while layers compute.
-TEST_F(CudaRecordings, AreLeftOutWhereLayersAreSeenOneByOne) {
-  const SolverParameter param = solver_of(kLeNet, "test_interval: 100");
-  const Trained hooked = train(param, true, [](Solver& solver, int) {
-    solver.net().after_forward([](int) { return Status(); });
-  });
-  EXPECT_EQ(hooked.calls.recordings, 0);
-  SolverParameter debug = param;
-  debug.set_debug_info(true);
-  EXPECT_EQ(train(debug, true).calls.recordings, 0);
-  const FakeCalls before = fake_calls();
-  SolverParameter job = device_solver("cuda_recording_job", "max_iter: 6 cuda_graphs: true");
-  job.set_test_interval(100);
-  const auto life = [&](int, table::Table& table) { return train_on(&fake_gpu(), job, &table); };
-  for (const Status& status : run_workers(1, 1, life)) EXPECT_TRUE(status.ok());
-  EXPECT_EQ((fake_calls() - before).recordings, 0);
 }
 
 }  // namespace
