@@ -7,7 +7,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/base/random.h"
-#include "shoal/ops/cuda/channels_last.h"
+#include "shoal/ops/cuda/device_layout.h"
 
 namespace shoal::test {
 namespace {
@@ -69,25 +69,49 @@ std::string difference(const Ts& got, const Ts& want, double tolerance) {
   return "";
 }
 
+float rounded(float x, Precision precision) {
+  const bool brain = precision == Precision::kBfloat16;
+  if (!ops::cuda::takes_short(precision) || x == 0 || !std::isfinite(x)) return x;
+  const int least = brain ? -126 : -14, bits = brain ? 7 : 10;
+  const int exponent = std::max(std::ilogb(x), least);
+  const double unit = std::ldexp(1.0, exponent - bits);
+  const auto whole = static_cast<float>(std::nearbyint(x / unit) * unit);
+  const bool fits = brain || std::fabs(whole) <= 65504;
+  return fits ? whole : std::copysign(std::numeric_limits<float>::infinity(), x);
+}
+
 void put_channels_last(Context& ctx, Tensor& tensor, std::int64_t channels, std::int64_t inner) {
-  if (!ctx.device().is_host()) tensor.mut(ctx, ops::cuda::channels_last(channels, inner));
+  if (!ctx.device().is_host()) {
+    const auto type = ops::cuda::input_type(ctx.precision());
+    tensor.mut(ctx, ops::cuda::channels_last(channels, inner, type));
+    return;
+  }
+  for (float& x : tensor.host_mut()) x = rounded(x, ctx.precision());
 }
 
 void expect_channels_last(Context& ctx, const Tensor& tensor, std::int64_t channels,
                           std::int64_t inner) {
   if (ctx.device().is_host()) return;
-  EXPECT_TRUE(same_layout(tensor.layout(), ops::cuda::channels_last(channels, inner)));
+  const auto type = ops::cuda::input_type(ctx.precision());
+  EXPECT_TRUE(same_layout(tensor.layout(), ops::cuda::channels_last(channels, inner, type)));
 }
 
-void OnCudaDevices::expect_same(const std::vector<CudaCase>& cases) {
+void OnCudaDevices::expect_same(const std::vector<CudaCase>& cases, Precision precision) {
+  const double unit = precision == Precision::kBfloat16 ? 0x1p-8 : 0x1p-11;
   for (const CudaCase& one : cases) {
-    SCOPED_TRACE(one.name);
+    SCOPED_TRACE(str(one.name, ", precision ", static_cast<int>(precision)));
     Ts got = start(one.tensors), want = start(one.tensors);
-    Context cpu({}), own({.device = GetParam()});
+    Context cpu({.precision = precision}), own({.device = GetParam(), .precision = precision});
     one.run(cpu, want);
     one.run(own, got);
-    EXPECT_EQ(difference(got, want, one.tolerance), "");
+    EXPECT_EQ(difference(got, want, ops::cuda::takes_short(precision) ? 4 * unit : one.tolerance),
+              "");
   }
+}
+
+void OnCudaDevices::expect_same_in_all_types(const std::vector<CudaCase>& cases) {
+  for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16, Precision::kFloat16})
+    expect_same(cases, precision);
 }
 
 }  // namespace shoal::test

@@ -42,10 +42,14 @@ Ts start(const std::vector<Start>& tensors);
 // none. NaNs are alike, and so are the two zeros.
 std::string difference(const Ts& got, const Ts& want, double tolerance);
 
-// Puts a tensor of a CUDA device in the order (N, S, C), where convolutions leave it; does nothing
-// on the CPU.
+// The nearest number of the precision's 16 bits, a tie to the even one, by arithmetic; x itself if
+// it has no such.
+float rounded(float x, Precision precision);
+
+// Puts a tensor of a CUDA device in the order (N, S, C), where convolutions leave it, and in 16
+// bits if the context's precision has such; on the CPU it rounds the numbers.
 void put_channels_last(Context& ctx, Tensor& tensor, std::int64_t channels, std::int64_t inner);
-// A failure of the test if a tensor of a CUDA device has not this order.
+// A failure of the test if a tensor of a CUDA device has not this order and type.
 void expect_channels_last(Context& ctx, const Tensor& tensor, std::int64_t channels,
                           std::int64_t inner);
 
@@ -60,7 +64,12 @@ struct CudaCase {
 class OnCudaDevices : public testing::TestWithParam<const Device*> {
  protected:
   // A failure of the test if the device's results are not the CPU's.
-  void expect_same(const std::vector<CudaCase>& cases);
+  void expect_same(const std::vector<CudaCase>& cases) { expect_same(cases, Precision::kFloat32); }
+  // The same with tensors that the cases put in 16 bits, too: with four roundings for a tolerance.
+  void expect_same_in_all_types(const std::vector<CudaCase>& cases);
+
+ private:
+  void expect_same(const std::vector<CudaCase>& cases, Precision precision);
 };
 
 // Of results that are rounded more than once.

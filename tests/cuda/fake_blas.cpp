@@ -55,9 +55,10 @@ cublasStatus_t multiply_all(cublasHandle_t handle, std::int64_t count, std::int6
     return CUBLAS_STATUS_INVALID_VALUE;
   const bool known =
       type == CUBLAS_COMPUTE_32F || (type == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F);
-  if (!known || size_of(a.type) == 0 || a.type != b.type || c.type != CUDA_R_32F)
+  if (!known || size_of(a.type) == 0 || a.type != b.type ||
+      (c.type != CUDA_R_32F && c.type != a.type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  float* const out = static_cast<float*>(const_cast<void*>(c.data));
+  void* const out = const_cast<void*>(c.data);
   const auto round = [type](float x) { return type == CUBLAS_COMPUTE_32F ? x : round_to_tf32(x); };
   fake_cuda().run_on_host(handle->stream, [=] {
     for (std::int64_t which = 0; which < count; ++which)
@@ -66,8 +67,9 @@ cublasStatus_t multiply_all(cublasHandle_t handle, std::int64_t count, std::int6
           double sum = 0;
           for (std::int64_t l = 0; l < k; ++l)
             sum += double{round(a.at(which, i, l))} * round(b.at(which, l, j));
-          float& to = out[which * c.next + i + j * c.stride];
-          to = static_cast<float>(alpha * sum) + (beta == 0 ? 0 : beta * to);
+          const std::int64_t to = which * c.next + i + j * c.stride;
+          const float before = beta == 0 ? 0 : beta * load_number(out, c.type, to);
+          store_number(static_cast<float>(alpha * sum) + before, out, c.type, to);
         }
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -56,30 +56,40 @@ TEST_P(CudaFunctions, MapsAreTheCpus) {
 }
 
 TEST_P(CudaFunctions, OpsOfEachNumberKeepChannelsLast) {
-  const Shape x{2, 5, 3, 4};
-  const auto run = [](Context& ctx, Ts& t) {
-    for (Tensor& one : t) put_channels_last(ctx, one, 5, 12);
-    const Tensor* const both[] = {&t[0], &t[1]};
-    ops::map(ctx, {ops::MapKind::kTanh}, t[0], t[2]);
-    ops::map_backward(ctx, {ops::MapKind::kTanh}, t[2], t[1], t[3]);
-    ops::weighted_sum(ctx, both, {}, t[4]);
-    ops::maximum(ctx, both, t[5], t[6]);
-    ops::take_where(ctx, t[6], 1, t[0], t[7]);
-    ops::copy(ctx, t[4], t[8]);
-    ops::add(ctx, t[0], t[1], t[9]);
-    ops::axpy(ctx, 2, t[0], t[9]);
-    for (const Tensor& one : t) expect_channels_last(ctx, one, 5, 12);
-  };
-  expect_same({{"both last", std::vector<Start>(10, drawn(x)), run, kRounding}});
-  const auto mixed = [](Context& ctx, Ts& t) {
-    put_channels_last(ctx, t[0], 5, 12);
-    const Tensor* const both[] = {&t[0], &t[1]};
-    ops::weighted_sum(ctx, both, {}, t[2]);
-    ops::add(ctx, t[0], t[1], t[3]);
-    put_channels_last(ctx, t[1], 5, 12);
-    ops::axpy(ctx, 2, t[1], t[3]);
-  };
-  expect_same({{"one last", std::vector<Start>(4, drawn(x)), mixed, kRounding}});
+  for (const int channels : {5, 8}) {
+    const Shape x{2, channels, 3, 4};
+    const auto run = [=](Context& ctx, Ts& t) {
+      for (Tensor& one : t) put_channels_last(ctx, one, channels, 12);
+      const Tensor* const both[] = {&t[0], &t[1]};
+      ops::map(ctx, {ops::MapKind::kTanh}, t[0], t[2]);
+      ops::map_backward(ctx, {ops::MapKind::kTanh}, t[2], t[1], t[3]);
+      ops::weighted_sum(ctx, both, {}, t[4]);
+      ops::maximum(ctx, both, t[5], t[6]);
+      ops::take_where(ctx, t[6], 1, t[0], t[7]);
+      ops::copy(ctx, t[4], t[8]);
+      ops::add(ctx, t[0], t[1], t[9]);
+      ops::axpy(ctx, 2, t[0], t[9]);
+      ops::scale(ctx, 0.5f, t[9]);
+      ops::product(ctx, both, t[10]);
+      ops::product_but_one(ctx, both, 0, t[3], t[11]);
+      ops::fill(ctx, 0.75f, t[12]);
+      const Tensor* const three[] = {&t[0], &t[1], &t[2]};
+      ops::weighted_sum(ctx, three, {}, t[13]);
+      const Tensor* const four[] = {&t[0], &t[1], &t[2], &t[3]};
+      ops::weighted_sum(ctx, four, {}, t[14]);
+      for (const Tensor& one : t) expect_channels_last(ctx, one, channels, 12);
+    };
+    expect_same_in_all_types({{"both last", std::vector<Start>(15, drawn(x)), run, kRounding}});
+    const auto mixed = [=](Context& ctx, Ts& t) {
+      put_channels_last(ctx, t[0], channels, 12);
+      const Tensor* const both[] = {&t[0], &t[1]};
+      ops::weighted_sum(ctx, both, {}, t[2]);
+      ops::add(ctx, t[0], t[1], t[3]);
+      put_channels_last(ctx, t[1], channels, 12);
+      ops::axpy(ctx, 2, t[1], t[3]);
+    };
+    expect_same_in_all_types({{"one last", std::vector<Start>(4, drawn(x)), mixed, kRounding}});
+  }
 }
 
 TEST_P(CudaFunctions, ANaNStaysANaN) {

@@ -4,6 +4,7 @@
 #include "cuda/both_devices.h"
 #include "cuda/devices.h"
 #include "shoal/ops/backend.h"
+#include "shoal/ops/cuda/device_layout.h"
 #include "support/ops.h"
 
 namespace shoal::test::cuda_kernels_test {
@@ -173,76 +174,90 @@ TEST_P(CudaKernels, BatchNormIsTheCpus) {
 
 TEST_P(CudaKernels, PoolingKeepsChannelsLast) {
   using Method = ops::PoolDesc::Method;
-  for (const Method method : {Method::kMax, Method::kAverage})
-    for (const bool keeps : {false, true})
-      for (const ops::WindowAxis& axis : {pooled(7, 3, 3, 2, 0), pooled(7, 1, 7, 1, 0)}) {
-        const ops::PoolDesc desc{method, 10, axis, axis, keeps && method == Method::kMax};
-        const Shape x{2, 5, 7, 7}, y{2, 5, axis.out, axis.out};
-        const std::int64_t out = axis.out * axis.out;
-        const auto run = [=](Context& ctx, Ts& t) {
-          const auto kernel = plain(&ops::Backend::pool, desc, ctx);
-          put_channels_last(ctx, t[0], 5, 49);
-          kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr, {});
-          expect_channels_last(ctx, t[1], 5, out);
-          kernel->backward(ctx, t[0], t[3], t[4]);
-          expect_channels_last(ctx, t[4], 5, 49);
-        };
-        expect_same({{method == Method::kMax ? "max" : "average",
-                      {ties(x), blank(y), blank(y), drawn(y), blank(x)},
-                      run,
-                      kRounding}});
-      }
+  for (const int channels : {5, 16})
+    for (const Method method : {Method::kMax, Method::kAverage})
+      for (const bool keeps : {false, true})
+        for (const ops::WindowAxis& axis : {pooled(7, 3, 3, 2, 0), pooled(7, 1, 7, 1, 0)}) {
+          const ops::PoolDesc desc{method, 2 * channels, axis, axis,
+                                   keeps && method == Method::kMax};
+          const Shape x{2, channels, 7, 7}, y{2, channels, axis.out, axis.out};
+          const std::int64_t out = axis.out * axis.out;
+          const auto run = [=](Context& ctx, Ts& t) {
+            const auto kernel = plain(&ops::Backend::pool, desc, ctx);
+            put_channels_last(ctx, t[0], channels, 49);
+            kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr, {});
+            expect_channels_last(ctx, t[1], channels, out);
+            // places, which 16 bits would not hold
+            if (method == Method::kMax && !ctx.device().is_host()) {
+              EXPECT_TRUE(same_layout(t[2].layout(), ops::cuda::channels_last(channels, out)));
+            }
+            kernel->backward(ctx, t[0], t[3], t[4]);
+            expect_channels_last(ctx, t[4], channels, 49);
+          };
+          expect_same_in_all_types({{method == Method::kMax ? "max" : "average",
+                                     {ties(x), blank(y), blank(y), drawn(y), blank(x)},
+                                     run,
+                                     kRounding}});
+        }
 }
 
 TEST_P(CudaKernels, NormalizationsKeepChannelsLast) {
-  const Shape x{2, 11, 5, 7}, c{11};
-  const auto last = [](Context& ctx, Tensor& t) { put_channels_last(ctx, t, 11, 35); };
-  const auto expect_last = [](Context& ctx, const Tensor& t) {
-    expect_channels_last(ctx, t, 11, 35);
-  };
-  using Region = ops::LrnDesc::Region;
-  for (const Region region : {Region::kAcross, Region::kWithin})
-    expect_same({{region == Region::kAcross ? "LRN across" : "LRN within",
-                  {drawn(x), blank(x), drawn(x), blank(x)},
-                  [=](Context& ctx, Ts& t) {
-                    const ops::LrnDesc desc{region, 2, 11, 5, 7, 5, 1.5f, 0.75f, 2};
-                    const auto kernel = plain(&ops::Backend::lrn, desc, ctx);
-                    last(ctx, t[0]);
-                    last(ctx, t[2]);
-                    kernel->forward(ctx, t[0], t[1]);
-                    expect_last(ctx, t[1]);
-                    kernel->backward(ctx, t[0], t[2], t[3]);
-                    expect_last(ctx, t[3]);
-                  },
-                  kRounding}});
-  const ops::BatchNormDesc desc{2, 11, 35, 1e-3f};
-  expect_same(
-      {{"batch normalization",
-        {positive(x), blank(c), blank(c), blank(x), drawn(x), blank(x), blank(x), blank(x)},
-        [=](Context& ctx, Ts& t) {
-          const auto kernel = plain(&ops::Backend::batch_norm, desc, ctx);
-          last(ctx, t[0]);
-          last(ctx, t[4]);
-          kernel->forward_batch(ctx, t[0], t[1], t[2], {}, {nullptr, nullptr, {}, &t[7]}, t[3]);
-          kernel->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[4], {}, &t[5]);
-          kernel->backward_global(ctx, {}, t[1], t[2], t[4], {}, &t[6]);
-          kernel->forward_global(ctx, t[0], t[1], t[2], {}, t[0]);
-          for (const int i : {0, 3, 5, 6, 7}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
-        },
-        4 * kRounding}});
-  const ops::BroadcastDims dims{2, 11, 35};
-  expect_same(
-      {{"scale",
-        {positive(x), drawn(c), drawn(c), blank(x), positive(x), blank(x), drawn(c), blank(c)},
-        [=](Context& ctx, Ts& t) {
-          last(ctx, t[0]);
-          last(ctx, t[4]);
-          ops::scale_and_shift(ctx, dims, t[0], t[1], &t[2], t[3]);
-          ops::scale_backward(ctx, dims, t[4], t[0], t[1], &t[5], {&t[6], true}, {&t[7]});
-          ops::add_bias(ctx, 11, 35, t[2], t[4]);
-          for (const int i : {3, 4, 5}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
-        },
-        kRounding}});
+  for (const int channels : {11, 16}) {
+    const Shape x{2, channels, 5, 7}, c{channels};
+    const auto last = [=](Context& ctx, Tensor& t) { put_channels_last(ctx, t, channels, 35); };
+    const auto expect_last = [=](Context& ctx, const Tensor& t) {
+      expect_channels_last(ctx, t, channels, 35);
+    };
+    using Region = ops::LrnDesc::Region;
+    for (const Region region : {Region::kAcross, Region::kWithin})
+      expect_same_in_all_types({{region == Region::kAcross ? "LRN across" : "LRN within",
+                                 {drawn(x), blank(x), drawn(x), blank(x)},
+                                 [=](Context& ctx, Ts& t) {
+                                   const ops::LrnDesc desc{region, 2,    channels, 5, 7,
+                                                           5,      1.5f, 0.75f,    2};
+                                   const auto kernel = plain(&ops::Backend::lrn, desc, ctx);
+                                   last(ctx, t[0]);
+                                   last(ctx, t[2]);
+                                   kernel->forward(ctx, t[0], t[1]);
+                                   expect_last(ctx, t[1]);
+                                   kernel->backward(ctx, t[0], t[2], t[3]);
+                                   expect_last(ctx, t[3]);
+                                 },
+                                 kRounding}});
+    const ops::BatchNormDesc desc{2, channels, 35, 1e-3f};
+    expect_same_in_all_types(
+        {{"batch normalization",
+          {positive(x), blank(c), blank(c), blank(x), drawn(x), blank(x), blank(x), blank(x)},
+          [=](Context& ctx, Ts& t) {
+            const auto kernel = plain(&ops::Backend::batch_norm, desc, ctx);
+            last(ctx, t[0]);
+            last(ctx, t[4]);
+            kernel->forward_batch(ctx, t[0], t[1], t[2], {}, {nullptr, nullptr, {}, &t[7]}, t[3]);
+            kernel->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[4], {}, &t[5]);
+            kernel->backward_global(ctx, {}, t[1], t[2], t[4], {}, &t[6]);
+            kernel->forward_global(ctx, t[0], t[1], t[2], {}, t[0]);
+            for (const int i : {0, 3, 5, 6, 7}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
+          },
+          4 * kRounding}});
+    const ops::BroadcastDims dims{2, channels, 35};
+    expect_same_in_all_types(
+        {{"scale",
+          {positive(x), drawn(c), drawn(c), blank(x), positive(x), blank(x), drawn(c), blank(c),
+           blank(x), blank(x)},
+          [=](Context& ctx, Ts& t) {
+            last(ctx, t[0]);
+            last(ctx, t[4]);
+            ops::scale_and_shift(ctx, dims, t[0], t[1], &t[2], t[3]);
+            ops::scale_backward(ctx, dims, t[4], t[0], t[1], &t[5], {&t[6], true}, {&t[7]});
+            ops::add_bias(ctx, channels, 35, t[2], t[4]);
+            ops::prelu(ctx, t[0], t[1], 35, t[8]);
+            ops::prelu_backward(ctx, t[0], t[1], 35, t[4], t[9]);
+            ops::prelu_slope_backward(ctx, t[0], 35, t[4], t[6]);
+            ops::shift(ctx, dims, t[0], t[1], t[0]);
+            for (const int i : {0, 3, 4, 5, 8, 9}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
+          },
+          kRounding}});
+  }
 }
 
 TEST_P(CudaKernels, SoftmaxIsTheCpus) {

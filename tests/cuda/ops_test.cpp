@@ -213,10 +213,8 @@ TEST_P(CudaOps, BoxesOfChannelsKeepChannelsLast) {
     for (const bool of_box : {true, false}) {
       const auto with = [=](auto&& op) {
         return [=](Context& ctx, Ts& t) {
-          if (of_box)
-            put_channels_last(ctx, t[0], channels, 12);
-          else
-            put_channels_last(ctx, t[1], 7, 12);
+          put_channels_last(ctx, t[0], of_box ? channels : 1, of_box ? 12 : 1);
+          put_channels_last(ctx, t[1], of_box ? 1 : 7, of_box ? 1 : 12);
           op(ctx, t[0], t[1]);
           if (of_box && channels == 1) return;  // which are in plain order, too
           expect_channels_last(ctx, t[0], channels, 12);
@@ -224,7 +222,7 @@ TEST_P(CudaOps, BoxesOfChannelsKeepChannelsLast) {
         };
       };
       const std::vector<Start> both{drawn(box), drawn(whole)};
-      expect_same({
+      expect_same_in_all_types({
           {"cut", both, with([=](Context& ctx, Tensor& b, Tensor& w) { ops::cut(ctx, w, at, b); })},
           {"add_cut", both,
            with([=](Context& ctx, Tensor& b, Tensor& w) { ops::add_cut(ctx, w, at, b); })},
@@ -234,10 +232,11 @@ TEST_P(CudaOps, BoxesOfChannelsKeepChannelsLast) {
     }
   }
   // a box of other places is cut in plain order
-  expect_same({{"places", {drawn({2, 3, 2, 4}), drawn({2, 7, 3, 4})}, [](Context& ctx, Ts& t) {
-                  put_channels_last(ctx, t[1], 7, 12);
-                  ops::paste(ctx, t[0], t[1], std::vector<std::int64_t>{0, 2, 1, 0});
-                }}});
+  expect_same_in_all_types(
+      {{"places", {drawn({2, 3, 2, 4}), drawn({2, 7, 3, 4})}, [](Context& ctx, Ts& t) {
+          put_channels_last(ctx, t[1], 7, 12);
+          ops::paste(ctx, t[0], t[1], std::vector<std::int64_t>{0, 2, 1, 0});
+        }}});
 }
 
 // ---- reduce.h ----

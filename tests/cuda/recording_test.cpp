@@ -260,7 +260,7 @@ TEST_F(CudaRecordings, TakeFewerLaunches) {
   };
   for (const Case& c : {Case{kLeNet, "", 33, 16, 2}, Case{kResidual, "", 42, 8, 2},
                         Case{kLeNet, "precision: TF32", 36, 19, 4},
-                        Case{kResidual, "precision: FLOAT16", 64, 10, 2}}) {
+                        Case{kResidual, "precision: FLOAT16", 54, 11, 2}}) {
     FakeCalls before;
     FakeCalls of[2];
     for (const bool recordings : {false, true})

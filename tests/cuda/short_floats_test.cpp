@@ -11,6 +11,7 @@
 #include "cuda/devices.h"
 #include "shoal/ops/cpu/elementary.h"
 #include "shoal/ops/cpu/impls.h"
+#include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/impls.h"
 #include "support/ops.h"
@@ -20,21 +21,10 @@ namespace {
 
 using ops::axis, ops::Trans;
 
-// To the nearest number with so many bits of fraction, a tie to the even one, by arithmetic.
-float rounded(float x, Precision precision) {
-  const bool brain = precision == Precision::kBfloat16;
-  if (x == 0 || !std::isfinite(x)) return x;
-  const int least = brain ? -126 : -14, bits = brain ? 7 : 10;
-  const int exponent = std::max(std::ilogb(x), least);
-  const double unit = std::ldexp(1.0, exponent - bits);
-  const auto whole = static_cast<float>(std::nearbyint(x / unit) * unit);
-  const bool fits = brain || std::fabs(whole) <= 65504;
-  return fits ? whole : std::copysign(std::numeric_limits<float>::infinity(), x);
-}
 Tensor rounded(const Tensor& x, Precision precision) {
   Tensor y(x.shape());
   std::ranges::transform(x.host(), y.host_out().begin(),
-                         [&](float one) { return rounded(one, precision); });
+                         [&](float one) { return test::rounded(one, precision); });
   return y;
 }
 
@@ -67,7 +57,7 @@ TEST_P(ShortFloats, AProductRoundsItsInputsAndNothingElse) {
   }
 }
 
-// Results of cuDNN are rounded too.
+// cuDNN's results are rounded, too, and those of forward again when the bias is added.
 TEST_P(ShortFloats, AConvolutionIsThatOfRoundedNumbers) {
   const double tolerance = precision() == Precision::kBfloat16 ? 0x1p-8 : 0x1p-11;
   for (const ops::ConvDesc& desc : {ops::ConvDesc{2, 3, 4, 1, {axis(7, 3, 1, 1), axis(6, 3, 1, 1)}},
@@ -96,10 +86,81 @@ TEST_P(ShortFloats, AConvolutionIsThatOfRoundedNumbers) {
       const auto cpus = ops::cpu::kConv.make(desc, cpu_);
       const Ts want = pass(*cpus, cpu_, true), exact = pass(*cpus, cpu_, false);
       const Ts got = pass(*impl->make(desc, gpu_), gpu_, false);
+      if (impl == &ops::cuda::kConvCudnn) {  // y and dx stay as it leaves them
+        EXPECT_EQ(ops::cuda::type_of(got[0].layout()), ops::cuda::input_type(precision()));
+        EXPECT_EQ(ops::cuda::type_of(got[1].layout()), ops::cuda::input_type(precision()));
+      }
       const bool rounds_results = impl == &ops::cuda::kConvCudnn;
-      EXPECT_EQ("", difference(got, want, rounds_results ? tolerance : 4 * kRounding));
+      EXPECT_EQ("", difference(got, want, rounds_results ? 2 * tolerance : 4 * kRounding));
       EXPECT_NE("", difference(got, exact, 1e-5));
     }
+}
+
+// A product's bottom may be of 16 bits; its gradient is then, too. All else stays float32.
+TEST_P(ShortFloats, ADenseLayerTakesTheTypeOfItsBottom) {
+  const ops::DenseDesc desc{5, 24, 7, false};
+  const auto cpus = ops::cpu::kDense.make(desc, cpu_), own = ops::cuda::kDense.make(desc, gpu_);
+  const auto type = ops::cuda::input_type(precision());
+  const auto pass = [&](ops::DenseKernel& kernel, Context& ctx, bool on_gpu) {
+    Ts t = start({drawn({5, 24}), drawn({7, 24}), drawn({7}), drawn({5, 7}), blank({5, 7}),
+                  blank({5, 24}), drawn({7, 24}), drawn({7})});
+    for (Tensor* one : {&t[0], &t[1], &t[3]}) *one = rounded(*one, precision());
+    if (on_gpu) t[0].mut(ctx, ops::cuda::channels_last(4, 6, type));
+    kernel.forward(ctx, t[0], t[1], &t[2], t[4]);
+    kernel.backward(ctx, t[0], t[1], t[3], &t[5], &t[6], &t[7]);
+    return t;
+  };
+  const Ts want = pass(*cpus, cpu_, false), got = pass(*own, gpu_, true);
+  for (const std::size_t i : {0, 5}) EXPECT_EQ(ops::cuda::type_of(got[i].layout()), type);
+  for (const std::size_t i : {1, 4, 6}) EXPECT_EQ(got[i].layout(), nullptr);
+  EXPECT_EQ("", difference(got, want, precision() == Precision::kBfloat16 ? 0x1p-8 : 0x1p-11));
+  Ts exact, of_16_bits;  // only the bottom's gradient is rounded
+  for (const std::size_t i : {4, 6, 7}) {
+    exact.push_back(rounded(want[i], Precision::kFloat32));
+    of_16_bits.push_back(rounded(got[i], Precision::kFloat32));
+  }
+  EXPECT_EQ("", difference(of_16_bits, exact, 4 * kRounding));
+}
+
+// Between any two layouts, without a look at the host where one of them is in plain order or both
+// have the same.
+TEST_P(ShortFloats, NumbersStayThemselvesInEveryLayout) {
+  using ops::cuda::channels_last, ops::cuda::ElementType;
+  const auto type = ops::cuda::input_type(precision());
+  const LayoutPtr layouts[] = {nullptr, channels_last(5, 33, ElementType::kFloat32),
+                               channels_last(5, 33, type), channels_last(3, 55, type),
+                               ops::cuda::plain_order(type)};
+  for (const LayoutPtr& first : layouts)
+    for (const LayoutPtr& second : layouts) {
+      Ts t = start({ties({2, 5, 3, 11})});
+      const Tensor want = rounded(t[0], Precision::kFloat32);
+      t[0].mut(gpu_, first);
+      const Conversions before = gpu_.stream()->conversions;
+      t[0].mut(gpu_, second);
+      const Conversions after = gpu_.stream()->conversions;
+      const bool same = same_layout(first, second);
+      const auto *const a = ops::cuda::as_channels_last(first), *const b =
+                                                                    ops::cuda::as_channels_last(
+                                                                        second);
+      const bool far = a != nullptr && b != nullptr && a->channels != b->channels;
+      EXPECT_EQ(after.downloads - before.downloads, far ? 1 : 0);
+      EXPECT_EQ(after.reorders - before.reorders, same ? 0 : far ? 2 : 1);
+      EXPECT_TRUE(std::ranges::equal(t[0].host(), want.host()));
+    }
+}
+
+// A view of another shape sees the same numbers, without a conversion.
+TEST_P(ShortFloats, ALayoutServesEveryShape) {
+  const LayoutPtr layout = ops::cuda::channels_last(5, 6, ops::cuda::input_type(precision()));
+  Ts t = start({ties({4, 5, 6})});
+  const Tensor want = rounded(t[0], Precision::kFloat32);
+  Tensor flat(Shape{4, 30});
+  flat.share(t[0]);
+  t[0].mut(gpu_, layout);
+  const Conversions before = gpu_.stream()->conversions;
+  flat.mut(gpu_, layout);
+  EXPECT_TRUE(gpu_.stream()->conversions == before);
+  EXPECT_TRUE(std::ranges::equal(flat.host(), want.host()));
 }
 
 std::string name_of(const testing::TestParamInfo<ShortFloats::ParamType>& param) {

@@ -71,16 +71,18 @@ layer { name: "ip" type: "InnerProduct" bottom: "sum" top: "ip"
         inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 )";
-  Context ctx({.device = &fake_gpu(), .seed = 3, .precision = Precision::kTf32});
-  NetParameter param = parse_net(kInception, "inception");
-  param.mutable_state()->set_phase(TRAIN);
-  Net net(param, ctx);
-  for (int pass = 0; pass < 3; ++pass) {
-    const std::int64_t before = ctx.stream()->conversions.reorders;
-    ASSERT_TRUE(net.forward().ok() && net.backward().ok());
-    if (pass > 0) {
-      EXPECT_EQ(ctx.stream()->conversions.reorders - before, 4)
-          << "the input, what ip reads, and the gradients of the sum's two parts";
+  for (const Precision precision : {Precision::kTf32, Precision::kBfloat16, Precision::kFloat16}) {
+    Context ctx({.device = &fake_gpu(), .seed = 3, .precision = precision});
+    NetParameter param = parse_net(kInception, "inception");
+    param.mutable_state()->set_phase(TRAIN);
+    Net net(param, ctx);
+    for (int pass = 0; pass < 3; ++pass) {
+      const std::int64_t before = ctx.stream()->conversions.reorders;
+      ASSERT_TRUE(net.forward().ok() && net.backward().ok());
+      if (pass > 0) {
+        EXPECT_EQ(ctx.stream()->conversions.reorders - before, 4)
+            << "the input, what ip reads, and the gradients of the sum's two parts";
+      }
     }
   }
 }

@@ -1,4 +1,5 @@
-// An order of a tensor's numbers other than the plain one (row-major): a kernel library's own.
+// How a tensor's numbers lie in memory where that is not the plain way (row-major, float32): in a
+// kernel library's own order, or with 16 bits each.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +22,16 @@ class Layout {
   // Between the plain layout and this one, in host memory: plain to packed, and packed to plain.
   virtual void pack(const Shape& shape, const float* plain, std::byte* packed) const = 0;
   virtual void unpack(const Shape& shape, const std::byte* packed, float* plain) const = 0;
-  // The same in the memory of the stream's device, in the stream's order. False, and nothing is
-  // done: this layout is converted on the host.
-  virtual bool pack_on(Stream&, const Shape&, const std::byte*, std::byte*) const { return false; }
-  virtual bool unpack_on(Stream&, const Shape&, const std::byte*, std::byte*) const {
+  // Numbers of this shape from `from`, in the layout `before`, to `to`, in `after` (null: plain;
+  // one of the two is this), in the memory of the stream's device and in the stream's order. False,
+  // and nothing is done: the host converts.
+  virtual bool convert_on(Stream&, const Shape&, const Layout* /*before*/,
+                          const std::byte* /*from*/, const Layout* /*after*/,
+                          std::byte* /*to*/) const {
     return false;
   }
+  // Whether another shape of as many numbers has them in other places.
+  virtual bool depends_on_shape() const { return true; }
 };
 
 // Null is the plain layout.

@@ -16,10 +16,6 @@ namespace shoal {
 
 class Context;
 
-// The type of a tensor's numbers. Append only: bfloat16 and float16 are to come.
-enum class ElementType : std::uint8_t { kFloat32 };
-constexpr std::size_t size_of(ElementType) { return sizeof(float); }
-
 // Where and how a tensor's numbers are kept: on which device, in which layout.
 struct Home {
   const Device* device = nullptr;  // null: the host
@@ -109,9 +105,9 @@ struct TensorUse {
   bool converted = false;      // they were uploaded or reordered for it
 };
 
-// Numbers with a shape. Layers and solvers hand whole tensors to ops. Code of the host (data,
-// accuracy, tools, tests) looks inside through the three spans below; kernels of a device through
-// the functions that take a context.
+// Numbers with a shape, float32 to all but the kernels that chose a layout of 16 bits. Layers and
+// solvers hand whole tensors to ops. Code of the host (data, accuracy, tools, tests) looks inside
+// through the three spans below; kernels of a device through the functions that take a context.
 class Tensor {
  public:
   Tensor();
@@ -123,8 +119,7 @@ class Tensor {
 
   const Shape& shape() const { return shape_; }
   std::int64_t count() const { return shape_.count(); }
-  ElementType type() const { return ElementType::kFloat32; }
-  std::size_t bytes() const { return static_cast<std::size_t>(count()) * size_of(type()); }
+  std::size_t bytes() const { return static_cast<std::size_t>(count()) * sizeof(float); }  // plain
   // Gives it another shape. Bytes are kept while they suffice; a fresh tensor reads as zeros.
   void reshape(const Shape& shape);
   // From now on this looks at the bytes of `other`, with a shape of its own (its present one).

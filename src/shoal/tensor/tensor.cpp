@@ -94,14 +94,14 @@ void Storage::fetch_from_home() {
 // Converts the copy at home, which is current, to another layout without leaving the device. False,
 // and nothing is done: a layout cannot do that.
 bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
-  if (home_.device == nullptr || (home_.layout && layout)) return false;
+  if (home_.device == nullptr) return false;
   stream_->not_recording(kConverted);
+  const Layout* const own = layout ? layout.get() : home_.layout.get();
   const std::byte* const from = away_.memory->data() + away_.offset;
-  const std::size_t bytes = layout ? layout->bytes(shape) : required_;
-  std::byte* const to = bytes_of(spare_, bytes, *home_.device);
-  const bool done = layout ? layout->pack_on(*stream_, shape, from, to)
-                           : home_.layout->unpack_on(*stream_, home_shape_, from, to);
-  if (!done) return false;
+  std::byte* const to = bytes_of(spare_, layout ? layout->bytes(shape) : required_, *home_.device);
+  if (!own->convert_on(*stream_, layout ? shape : home_shape_, home_.layout.get(), from,
+                       layout.get(), to))
+    return false;
   ++stream_->conversions.reorders;
   std::swap(away_, spare_);
   away_.current = true;
@@ -153,7 +153,8 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
   stream_ = stream;
   const bool keep = access != Access::kWrite && away_.current && home.device == home_.device;
   if (keep && !same_layout(home.layout, home_.layout)) reorder_at_home(home.layout, shape);
-  const bool reshaped = home.layout && away_.current && shape != home_shape_;
+  const bool reshaped =
+      home.layout && away_.current && shape != home_shape_ && home.layout->depends_on_shape();
   if (!(home == home_) || reshaped) {
     if (access != Access::kWrite && !host_.current) fetch_from_home();
     // each layout stays in its copy, so that every pass finds the same memory

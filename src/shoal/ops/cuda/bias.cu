@@ -11,10 +11,11 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
       << b.shape().str() << " onto " << y.shape().str();
   const float* const bias = read(ctx, b);
   const Order order({.outer = outer, .dim = channels, .inner = inner}, y.layout());
-  float* const out = mut(ctx, y, order.layout);
+  void* const out = y.mut(ctx, order.layout);
   const ChannelOf channel(order.dims);
-  each(ctx, "bias", y.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] += bias[channel(i)]; });
+  map_each(
+      ctx, "bias", order.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float v) { return v + bias[channel(i)]; }, out, out);
 }
 
 void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,

@@ -21,25 +21,30 @@ void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, c
   check(dims, x, y, factor.count());
   CHECK(shift == nullptr || shift->count() == dims.dim);
   const Order order(dims, x.layout());
-  const float *const in = read(ctx, x, order.layout), *const scale = read(ctx, factor);
+  const void* const in = x.read(ctx, order.layout);
+  const float* const scale = read(ctx, factor);
   const float* const add = shift != nullptr ? read(ctx, *shift) : nullptr;
-  float* const out = write(ctx, y, order.layout);
   const ChannelOf channel(order.dims);
-  each(ctx, "scale and shift", y.count(), [=] __host__ __device__(std::int64_t i) {
-    const std::int64_t d = channel(i);
-    out[i] = scale[d] * in[i] + (add != nullptr ? add[d] : 0.0f);
-  });
+  map_each(
+      ctx, "scale and shift", order.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float v) {
+        const std::int64_t d = channel(i);
+        return scale[d] * v + (add != nullptr ? add[d] : 0.0f);
+      },
+      y.write(ctx, order.layout), in);
 }
 
 void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
            Tensor& y) {
   check(dims, x, y, shift.count());
   const Order order(dims, x.layout());
-  const float *const in = read(ctx, x, order.layout), *const add = read(ctx, shift);
-  float* const out = write(ctx, y, order.layout);
+  const void* const in = x.read(ctx, order.layout);
+  const float* const add = read(ctx, shift);
   const ChannelOf channel(order.dims);
-  each(ctx, "shift", y.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] = in[i] + add[channel(i)]; });
+  map_each(
+      ctx, "shift", order.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float v) { return v + add[channel(i)]; },
+      y.write(ctx, order.layout), in);
 }
 
 void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
@@ -51,39 +56,41 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
   CHECK(!products || x.count() == g.count())
       << "shapes " << x.shape().str() << " and " << g.shape().str();
   const Order order(dims, products ? common_layout(g, x) : g.layout());
-  const float* const grad = read(ctx, g, order.layout);
+  const void* const grad = g.read(ctx, order.layout);
   if (products) {
-    const float* const in = read(ctx, x, order.layout);
+    const void* const in = x.read(ctx, order.layout);
     const SumTarget factors(ctx, g_factor), shifts(ctx, g_shift);
     sum_channels<TwoSums>(
-        ctx, "scale's gradients", order.dims,
-        [=] __host__ __device__(std::int64_t i, std::int64_t) {
-          return TwoSums{double{grad[i]} * in[i], grad[i]};
+        ctx, "scale's gradients", order,
+        [=] __host__ __device__(std::int64_t, float slope, float v) {
+          return TwoSums{double{slope} * v, slope};
         },
         [=] __host__ __device__(std::int64_t d, TwoSums sums) {
           factors.put(d, sums.first);
           shifts.put(d, sums.second);
-        });
+        },
+        grad, in);
   } else if (g_shift.tensor != nullptr) {
     cuda::shift_backward(ctx, dims, g, g_shift);
   }
   if (gx == nullptr) return;
   const float* const scale = read(ctx, factor);
-  float* const out = write(ctx, *gx, order.layout);
   const ChannelOf channel(order.dims);
-  each(ctx, "scale's gradient", g.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] = grad[i] * scale[channel(i)]; });
+  map_each(
+      ctx, "scale's gradient", order.type, g.count(),
+      [=] __host__ __device__(std::int64_t i, float slope) { return slope * scale[channel(i)]; },
+      gx->write(ctx, order.layout), grad);
 }
 
 void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
   check(dims, g, g, g_shift.tensor->count());
   const Order order(dims, g.layout());
-  const float* const grad = read(ctx, g, order.layout);
+  const void* const grad = g.read(ctx, order.layout);
   const SumTarget shifts(ctx, g_shift);
   sum_channels<double>(
-      ctx, "shift's gradient", order.dims,
-      [=] __host__ __device__(std::int64_t i, std::int64_t) { return double{grad[i]}; },
-      [=] __host__ __device__(std::int64_t d, double sum) { shifts.put(d, sum); });
+      ctx, "shift's gradient", order,
+      [=] __host__ __device__(std::int64_t, float slope) { return double{slope}; },
+      [=] __host__ __device__(std::int64_t d, double sum) { shifts.put(d, sum); }, grad);
 }
 
 }  // namespace shoal::ops::cuda

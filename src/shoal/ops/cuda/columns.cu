@@ -1,7 +1,7 @@
 #include "shoal/ops/cuda/columns.h"
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/cuda/elementwise.h"
 #include "shoal/ops/cuda/relu.h"
 
 namespace shoal::ops::cuda {
@@ -132,15 +132,17 @@ void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const fl
        });
 }
 
-void finish(Context& ctx, const ConvDesc& desc, bool channels_last, const float* bias, float* y) {
+void finish(Context& ctx, const ConvDesc& desc, bool channels_last, ElementType type,
+            const float* bias, void* y) {
   if (bias == nullptr && !desc.relu) return;
-  const int outputs = static_cast<int>(desc.outputs),
-            places = channels_last ? 1 : static_cast<int>(desc.out_count());
+  const Divisor outputs(desc.outputs), places(channels_last ? 1 : desc.out_count());
   const Finish done(desc, bias);
-  each(ctx, "convolution's bias and ReLU", desc.images * outputs * desc.out_count(),
-       [=] __host__ __device__(std::int64_t i) {
-         y[i] = done(y[i], static_cast<int>(i) / places % outputs);
-       });
+  map_each(
+      ctx, "convolution's bias and ReLU", type, desc.images * desc.outputs * desc.out_count(),
+      [=] __host__ __device__(std::int64_t i, float sum) {
+        return done(sum, static_cast<int>(i / places % outputs));
+      },
+      y, y);
 }
 
 }  // namespace shoal::ops::cuda

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "shoal/ops/cuda/element_type.h"
 #include "shoal/ops/window.h"
 
 namespace shoal::ops::cuda {
@@ -24,7 +25,8 @@ void to_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const floa
 void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* rows,
                const float* bias, float* y);
 // The same of y itself, plain or with its channels last, for a convolution that has written its
-// bare sums there.
-void finish(Context& ctx, const ConvDesc& desc, bool channels_last, const float* bias, float* y);
+// bare sums there, as numbers of `type`.
+void finish(Context& ctx, const ConvDesc& desc, bool channels_last, ElementType type,
+            const float* bias, void* y);
 
 }  // namespace shoal::ops::cuda

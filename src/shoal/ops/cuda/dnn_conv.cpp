@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shoal/ops/cuda/short_floats.h"
+#include "shoal/ops/cuda/element_type.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -37,7 +37,7 @@ bool rounds_well(cudnnMathType_t math, Precision precision) {
          (precision != Precision::kFloat32 || math != CUDNN_TENSOR_OP_MATH);
 }
 
-cudnnDataType_t type_of(Precision precision) {
+cudnnDataType_t dnn_type(Precision precision) {
   return precision == Precision::kBfloat16  ? CUDNN_DATA_BFLOAT16
          : precision == Precision::kFloat16 ? CUDNN_DATA_HALF
                                             : CUDNN_DATA_FLOAT;
@@ -107,11 +107,11 @@ DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last, Preci
     : dnn_(dnn),
       precision_(precision),
       x_(dnn, sizes(desc.images, desc.channels, desc, &WindowAxis::in), channels_last,
-         type_of(precision)),
+         dnn_type(precision)),
       y_(dnn, sizes(desc.images, desc.outputs, desc, &WindowAxis::out), channels_last,
-         type_of(precision)),
+         dnn_type(precision)),
       w_(dnn, sizes(desc.outputs, desc.channels / desc.groups, desc, &WindowAxis::kernel),
-         channels_last, type_of(precision)),
+         channels_last, dnn_type(precision)),
       window_(dnn, dnn.CreateConvolutionDescriptor, dnn.DestroyConvolutionDescriptor) {
   const std::vector<int> pad = each_axis(desc, &WindowAxis::pad),
                          stride = each_axis(desc, &WindowAxis::stride),

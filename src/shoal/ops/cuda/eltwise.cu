@@ -1,36 +1,40 @@
 // Several tensors of one shape, element by element, on a CUDA device.
 #include "shoal/ops/eltwise.h"
 
+#include <vector>
+
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/channels_last.h"
+#include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
-#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/cuda/elementwise.h"
 
 namespace shoal::ops::cuda {
 namespace {
 
-// The layout in which all of x are, and g, if the call reads it; plain if they differ.
+// The layout in which all of x are, and g, if the call reads it.
 LayoutPtr layout_of(Tensors x, const Tensor* g = nullptr) {
-  LayoutPtr layout = x.empty() ? nullptr : x[0]->layout();
-  for (const Tensor* one : x) layout = same_layout(one->layout(), layout) ? layout : nullptr;
-  return g == nullptr || same_layout(g->layout(), layout) ? layout : nullptr;
+  std::vector<const Tensor*> all(x.begin(), x.end());
+  if (g != nullptr) all.push_back(g);
+  return common_layout(all);
 }
 
 // The tensors of one call, by value among a launch's arguments.
 struct Inputs {
   static constexpr int kMost = 128;
   Inputs(Context& ctx, Tensors x, const Tensor& y, const LayoutPtr& layout)
-      : count(static_cast<int>(x.size())) {
+      : count(static_cast<int>(x.size())), type(type_of(layout)) {
     CHECK(count > 0 && count <= kMost) << "of " << count << " tensors; at most " << kMost;
     for (int k = 0; k < count; ++k) {
       const Tensor& one = *x[static_cast<std::size_t>(k)];
       CHECK(one.count() == y.count())
           << "shapes " << one.shape().str() << " and " << y.shape().str();
-      data[k] = read(ctx, one, layout);
+      data[k] = one.read(ctx, layout);
     }
   }
+  __host__ __device__ float at(int k, std::int64_t i) const { return Reader{data[k], type}[i]; }
   int count;
-  const float* data[kMost];
+  ElementType type;
+  const void* data[kMost];
 };
 
 struct Weights {
@@ -46,79 +50,108 @@ struct Weights {
 }  // namespace
 
 void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
+  constexpr const char* kName = "weighted sum";
   const LayoutPtr layout = layout_of(x);
   const Inputs in(ctx, x, y, layout);
-  const Weights weight(weights, in.count);
-  float* const out = write(ctx, y, layout);
-  each(ctx, "weighted sum", y.count(), [=] __host__ __device__(std::int64_t i) {
-    float sum = weight.at[0] * in.data[0][i];
-    for (int k = 1; k < in.count; ++k) sum += weight.at[k] * in.data[k][i];
-    out[i] = sum;
-  });
+  const Weights w(weights, in.count);
+  void* const out = y.write(ctx, layout);
+  if (in.count == 2)
+    return map_each(
+        ctx, kName, in.type, y.count(),
+        [=] __host__ __device__(std::int64_t, float a, float b) {
+          return w.at[0] * a + w.at[1] * b;
+        },
+        out, in.data[0], in.data[1]);
+  if (in.count == 4)
+    return map_each(
+        ctx, kName, in.type, y.count(),
+        [=] __host__ __device__(std::int64_t, float a, float b, float c, float d) {
+          return w.at[0] * a + w.at[1] * b + w.at[2] * c + w.at[3] * d;
+        },
+        out, in.data[0], in.data[1], in.data[2], in.data[3]);
+  map_each(
+      ctx, kName, in.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float first) {
+        float sum = w.at[0] * first;
+        for (int k = 1; k < in.count; ++k) sum += w.at[k] * in.at(k, i);
+        return sum;
+      },
+      out, in.data[0]);
 }
 
 void product(Context& ctx, Tensors x, Tensor& y) {
   const LayoutPtr layout = layout_of(x);
   const Inputs in(ctx, x, y, layout);
-  float* const out = write(ctx, y, layout);
-  each(ctx, "product", y.count(), [=] __host__ __device__(std::int64_t i) {
-    float all = in.data[0][i];
-    for (int k = 1; k < in.count; ++k) all *= in.data[k][i];
-    out[i] = all;
-  });
+  map_each(
+      ctx, "product", in.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float all) {
+        for (int k = 1; k < in.count; ++k) all *= in.at(k, i);
+        return all;
+      },
+      y.write(ctx, layout), in.data[0]);
 }
 
 void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor& y) {
   const LayoutPtr layout = layout_of(x, &g);
   const Inputs in(ctx, x, y, layout);
   CHECK(g.count() == y.count());
-  const float* const grad = read(ctx, g, layout);
-  float* const out = write(ctx, y, layout);
-  each(ctx, "product of the others", y.count(), [=] __host__ __device__(std::int64_t i) {
-    float others = 1;
-    for (int k = 0; k < in.count; ++k)
-      if (k != skip) others *= in.data[k][i];
-    out[i] = others * grad[i];
-  });
+  const void* const grad = g.read(ctx, layout);
+  map_each(
+      ctx, "product of the others", in.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float slope) {
+        float others = 1;
+        for (int k = 0; k < in.count; ++k)
+          if (k != skip) others *= in.at(k, i);
+        return others * slope;
+      },
+      y.write(ctx, layout), grad);
 }
 
 void product_over(Context& ctx, const Tensor& g, const Tensor& p, const Tensor& x, Tensor& y) {
   CHECK(g.count() == y.count() && p.count() == y.count() && x.count() == y.count());
   const LayoutPtr layout = common_layout(g, p, x);
-  const float *const grad = read(ctx, g, layout), *const product = read(ctx, p, layout),
-                     *const factor = read(ctx, x, layout);
-  float* const out = write(ctx, y, layout);
-  each(ctx, "product over a factor", y.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] = product[i] / factor[i] * grad[i]; });
+  const void *const grad = g.read(ctx, layout), *const product = p.read(ctx, layout),
+                    *const factor = x.read(ctx, layout);
+  map_each(
+      ctx, "product over a factor", type_of(layout), y.count(),
+      [] __host__ __device__(std::int64_t, float slope, float all, float one) {
+        return all / one * slope;
+      },
+      y.write(ctx, layout), grad, product, factor);
 }
 
 void maximum(Context& ctx, Tensors x, Tensor& y, Tensor& winner) {
   const LayoutPtr layout = layout_of(x);
   const Inputs in(ctx, x, y, layout);
   CHECK(in.count >= 2 && winner.count() == y.count());
-  float *const out = write(ctx, y, layout), *const best = write(ctx, winner, layout);
-  each(ctx, "maximum", y.count(), [=] __host__ __device__(std::int64_t i) {
-    const bool first = in.data[0][i] > in.data[1][i];
-    float largest = in.data[first ? 0 : 1][i];
-    int index = first ? 0 : 1;
-    for (int k = 2; k < in.count; ++k)
-      if (in.data[k][i] > largest) {
-        largest = in.data[k][i];
-        index = k;
-      }
-    out[i] = largest;
-    best[i] = static_cast<float>(index);
-  });
+  void *const out = y.write(ctx, layout), *const best = winner.write(ctx, layout);
+  map_each(
+      ctx, "maximum", in.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float a, float b) {
+        const bool first = a > b;
+        float largest = first ? a : b;
+        int index = first ? 0 : 1;  // 16 bits hold each up to kMost
+        for (int k = 2; k < in.count; ++k)
+          if (const float one = in.at(k, i); one > largest) {
+            largest = one;
+            index = k;
+          }
+        return TwoFloats{largest, static_cast<float>(index)};
+      },
+      TwoTargets<void>{out, best}, in.data[0], in.data[1]);
 }
 
 void take_where(Context& ctx, const Tensor& winner, int index, const Tensor& g, Tensor& y) {
   CHECK(winner.count() == y.count() && g.count() == y.count());
   const LayoutPtr layout = common_layout(winner, g);
-  const float *const best = read(ctx, winner, layout), *const grad = read(ctx, g, layout);
+  const void *const best = winner.read(ctx, layout), *const grad = g.read(ctx, layout);
   const float want = static_cast<float>(index);
-  float* const out = write(ctx, y, layout);
-  each(ctx, "gradient of the winner", y.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] = best[i] == want ? grad[i] : 0.0f; });
+  map_each(
+      ctx, "gradient of the winner", type_of(layout), y.count(),
+      [=] __host__ __device__(std::int64_t, float won, float slope) {
+        return won == want ? slope : 0.0f;
+      },
+      y.write(ctx, layout), best, grad);
 }
 
 }  // namespace shoal::ops::cuda

@@ -26,8 +26,7 @@ __global__ void each_kernel(std::int64_t n, F f) {
 
 // f(i) for each i in [0, n), in any order.
 template <class F>
-void each(Context& ctx, const char* name, std::int64_t n, F f) {
-  shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
+void each(shoal::cuda::CudaStream& stream, const char* name, std::int64_t n, F f) {
   if (n == 0) return;
   if (const auto run = stream.runtime().run_on_host) {
     run(stream.handle(), [n, f] {
@@ -38,6 +37,11 @@ void each(Context& ctx, const char* name, std::int64_t n, F f) {
   const auto blocks = std::min<std::int64_t>((n + kThreads - 1) / kThreads, kMostBlocks);
   each_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream.handle()>>>(n, f);
   stream.check_launch(name);
+}
+
+template <class F>
+void each(Context& ctx, const char* name, std::int64_t n, F f) {
+  each(shoal::cuda::stream_of(ctx), name, n, f);
 }
 
 // kWidth threads join a row: thread t the columns t, t + kWidth ..., then halves meet. A block has

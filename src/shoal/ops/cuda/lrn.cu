@@ -37,8 +37,8 @@ class Around {
 
   // The sum of the numbers of v around number i, or of their squares. Bounds are counted from 0: of
   // bounds counted from i, ptxas 13.0 loses the sign of -reach where it takes a maximum of three.
-  template <bool kSquares>
-  __host__ __device__ float sum(const float* v, std::int64_t i) const {
+  template <bool kSquares, class N>
+  __host__ __device__ float sum(const N* v, std::int64_t i) const {
     if (across_) {
       const int c = static_cast<int>(i / channel_ % by_channels_);
       return sum_of<kSquares>(v + i - c * channel_.value(), begin(c), end(c, channels_),
@@ -47,7 +47,7 @@ class Around {
     const std::int64_t place = i / place_, row = place_.value() * width_;
     const int h = static_cast<int>(place / by_width_ % by_height_),
               w = static_cast<int>(place % by_width_);
-    const float* const plane = v + i - h * row - w * place_.value();
+    const N* const plane = v + i - h * row - w * place_.value();
     float total = 0;
     for (int y = begin(h); y < end(h, height_); ++y)
       total += sum_of<kSquares>(plane + y * row, begin(w), end(w, width_), place_.value());
@@ -57,10 +57,13 @@ class Around {
  private:
   __host__ __device__ int begin(int at) const { return std::max(0, at - reach_); }
   __host__ __device__ int end(int at, int size) const { return std::min(size, at + reach_ + 1); }
-  template <bool kSquares>
-  __host__ __device__ static float sum_of(const float* v, int begin, int end, std::int64_t step) {
+  template <bool kSquares, class N>
+  __host__ __device__ static float sum_of(const N* v, int begin, int end, std::int64_t step) {
     float total = 0;
-    for (int k = begin; k < end; ++k) total += kSquares ? v[k * step] * v[k * step] : v[k * step];
+    for (int k = begin; k < end; ++k) {
+      const float one = value(v[k * step]);
+      total += kSquares ? one * one : one;
+    }
     return total;
   }
 
@@ -78,31 +81,34 @@ struct Lrn {
     if (!across) k = 1;
     ratio = desc.alpha / static_cast<float>(across ? desc.size : desc.size * desc.size);
   }
-  __host__ __device__ float spread(const float* x, std::int64_t i) const {
+  template <class N>
+  __host__ __device__ float spread(const N* x, std::int64_t i) const {
     return k + ratio * around.sum<true>(x, i);
   }
   Around around;
   float k, beta, ratio;
 };
 
-void normalize(Context& ctx, const Lrn& lrn, std::int64_t count, const float* x, float* y) {
+template <class N>
+void normalize(Context& ctx, const Lrn& lrn, std::int64_t count, const N* x, N* y) {
   each(ctx, "LRN", count, [=] __host__ __device__(std::int64_t i) {
-    y[i] = x[i] * power(lrn.spread(x, i), lrn.beta);
+    y[i] = number<N>(value(x[i]) * power(lrn.spread(x, i), lrn.beta));
   });
 }
 
 // dx_i = dy_i s_i^-beta - 2 ratio beta x_i (sum over the j around i of dy_j x_j s_j^(-beta - 1)).
-// `indirect` has room for the terms of that sum.
-void differentiate(Context& ctx, const Lrn& lrn, std::int64_t count, const float* x,
-                   const float* dy, float* indirect, float* dx) {
+// `direct` and `indirect` have room for the first term, and for the terms of that sum.
+template <class N>
+void differentiate(Context& ctx, const Lrn& lrn, std::int64_t count, const N* x, const N* dy,
+                   float* direct, float* indirect, N* dx) {
   each(ctx, "LRN's gradient", count, [=] __host__ __device__(std::int64_t i) {
-    const float s = lrn.spread(x, i), direct = dy[i] * power(s, lrn.beta);
-    dx[i] = direct;
-    indirect[i] = direct * x[i] / s;
+    const float s = lrn.spread(x, i), first = value(dy[i]) * power(s, lrn.beta);
+    direct[i] = first;
+    indirect[i] = first * value(x[i]) / s;
   });
   const float factor = 2 * lrn.ratio * lrn.beta;
   each(ctx, "LRN's gradient", count, [=] __host__ __device__(std::int64_t i) {
-    dx[i] -= factor * x[i] * lrn.around.sum<false>(indirect, i);
+    dx[i] = number<N>(direct[i] - factor * value(x[i]) * lrn.around.sum<false>(indirect, i));
   });
 }
 
@@ -113,17 +119,32 @@ class LrnOf final : public LrnKernel {
         last_(desc, true),
         dims_{desc.images, desc.channels, desc.height * desc.width},
         count_(desc.images * desc.channels * desc.height * desc.width) {}
-  KernelNeeds needs(const Context&) const override { return {.workspace = count_}; }
+  KernelNeeds needs(const Context& ctx) const override {
+    return {.workspace = (takes_short(ctx.precision()) ? 2 : 1) * count_};
+  }
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
     const Order order(dims_, x.layout());
-    const float* const in = read(ctx, x, order.layout);
-    normalize(ctx, lrn(order), count_, in, write(ctx, y, order.layout));
+    const std::byte* const in = x.read(ctx, order.layout);
+    std::byte* const out = y.write(ctx, order.layout);
+    with_type(order.type, [&](auto one) {
+      using N = decltype(one);
+      normalize(ctx, lrn(order), count_, reinterpret_cast<const N*>(in), reinterpret_cast<N*>(out));
+    });
   }
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
     const Order order(dims_, common_layout(x, dy));
-    const float *const in = read(ctx, x, order.layout), *const slope = read(ctx, dy, order.layout);
-    float* const indirect = ctx.scratch(count_).data();
-    differentiate(ctx, lrn(order), count_, in, slope, indirect, write(ctx, dx, order.layout));
+    const std::byte *const in = x.read(ctx, order.layout), *const slope =
+                                                               dy.read(ctx, order.layout);
+    // a gradient of float32 has room for its first term itself
+    const bool is_short = order.type != ElementType::kFloat32;
+    float* const terms = ctx.scratch((is_short ? 2 : 1) * count_).data();
+    std::byte* const out = dx.write(ctx, order.layout);
+    float* const direct = is_short ? terms + count_ : reinterpret_cast<float*>(out);
+    with_type(order.type, [&](auto one) {
+      using N = decltype(one);
+      differentiate(ctx, lrn(order), count_, reinterpret_cast<const N*>(in),
+                    reinterpret_cast<const N*>(slope), direct, terms, reinterpret_cast<N*>(out));
+    });
   }
 
  private:

@@ -4,37 +4,39 @@
 #include <cmath>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/channels_last.h"
+#include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
-#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/cuda/elementwise.h"
 
 namespace shoal::ops::cuda {
 namespace {
 
-// One function over all elements: of x into y, or of what backward reads and dy into dx.
+// One function over all elements: of x into y, or of what backward reads and dy into dx. All are
+// numbers of one type.
 struct Forward {
   Context& ctx;
-  const float* x;
-  float* y;
+  ElementType type;
+  const void* x;
+  void* y;
   std::int64_t n;
   template <class F>
   void operator()(F f) const {
-    const float* const in = x;
-    float* const out = y;
-    each(ctx, "map", n, [=] __host__ __device__(std::int64_t i) { out[i] = f(in[i]); });
+    map_each(
+        ctx, "map", type, n, [=] __host__ __device__(std::int64_t, float v) { return f(v); }, y, x);
   }
 };
 struct Backward {
   Context& ctx;
-  const float *read, *dy;
-  float* dx;
+  ElementType type;
+  const void *read, *dy;
+  void* dx;
   std::int64_t n;
   template <class F>
   void operator()(F slope) const {
-    const float *const in = read, *const d = dy;
-    float* const out = dx;
-    each(ctx, "map's gradient", n,
-         [=] __host__ __device__(std::int64_t i) { out[i] = slope(in[i], d[i]); });
+    map_each(
+        ctx, "map's gradient", type, n,
+        [=] __host__ __device__(std::int64_t, float v, float d) { return slope(v, d); }, dx, read,
+        dy);
   }
 };
 
@@ -89,8 +91,8 @@ void elu_backward(const Backward& each, float a) {
 void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
   const LayoutPtr layout = x.layout();
-  const float* const in = read(ctx, x, layout);
-  const Forward each{ctx, in, write(ctx, y, layout), y.count()};
+  const void* const in = x.read(ctx, layout);
+  const Forward each{ctx, type_of(layout), in, y.write(ctx, layout), y.count()};
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu: return relu(each, a);
@@ -118,8 +120,8 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
   CHECK(read.count() == dx.count() && dy.count() == dx.count())
       << "shapes " << read.shape().str() << ", " << dy.shape().str() << " and " << dx.shape().str();
   const LayoutPtr layout = common_layout(read, dy);
-  const float *const in = cuda::read(ctx, read, layout), *const up = cuda::read(ctx, dy, layout);
-  const Backward each{ctx, in, up, write(ctx, dx, layout), dx.count()};
+  const void *const in = read.read(ctx, layout), *const up = dy.read(ctx, layout);
+  const Backward each{ctx, type_of(layout), in, up, dx.write(ctx, layout), dx.count()};
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu:

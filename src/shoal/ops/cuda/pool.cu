@@ -6,9 +6,9 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
-#include "shoal/ops/cuda/channels_last.h"
+#include "shoal/ops/cuda/device_layout.h"
+#include "shoal/ops/cuda/elementwise.h"
 #include "shoal/ops/cuda/impls.h"
-#include "shoal/ops/cuda/launch.h"
 #include "shoal/ops/weighted_window.h"
 #include "shoal/ops/window.h"
 
@@ -76,79 +76,122 @@ struct Windows {
   std::int64_t inputs, outputs;
 };
 
-// Each of y, winners and index may be null; a winner is h * W + w, or -1.
-void largest(Context& ctx, const Windows& windows, const float* x, float* y, std::int32_t* winners,
-             float* index) {
-  each(ctx, "maximum of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
-    const Windows::Place o = windows.output(i);
-    const float* const plane = x + o.inputs;
-    const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
-    const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
-    float best = -std::numeric_limits<float>::infinity();
-    int winner = -1;
-    for (int h = h_begin; h < h_end; ++h)
-      for (int w = w_begin; w < w_end; ++w) {
-        const int place = h * windows.width.in + w;
-        const float value = plane[place * windows.step()];
-        if (value > best) {
-          best = value;
-          winner = place;
-        }
-      }
-    if (y != nullptr) y[i] = h_begin < h_end && w_begin < w_end ? best : 0.0f;
-    if (winners != nullptr) winners[i] = winner;
-    if (index != nullptr) index[i] = static_cast<float>(winner);
-  });
+// The kernels below take numbers of type N, kLanes planes at a time, which lie side by side.
+template <class T, int kLanes>
+__host__ __device__ Pack<T, kLanes> load_lanes(const T* from) {
+  return *reinterpret_cast<const Pack<T, kLanes>*>(from);
+}
+template <class N, int kLanes>
+__host__ __device__ void store_lanes(const float (&numbers)[kLanes], N* to) {
+  Pack<N, kLanes> pack;
+  for (int k = 0; k < kLanes; ++k) pack.at[k] = number<N>(numbers[k]);
+  *reinterpret_cast<Pack<N, kLanes>*>(to) = pack;
 }
 
+// Each of y, winners and index may be null; a winner is h * W + w, or -1.
+template <int kLanes, class N>
+void largest(Context& ctx, const Windows& windows, const N* x, N* y, std::int32_t* winners,
+             float* index) {
+  each(ctx, "maximum of windows", windows.outputs / kLanes,
+       [=] __host__ __device__(std::int64_t pack) {
+         const std::int64_t i = pack * kLanes;
+         const Windows::Place o = windows.output(i);
+         const N* const plane = x + o.inputs;
+         const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
+         const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
+         float best[kLanes];
+         int winner[kLanes];
+         for (int k = 0; k < kLanes; ++k) {
+           best[k] = -std::numeric_limits<float>::infinity();
+           winner[k] = -1;
+         }
+         for (int h = h_begin; h < h_end; ++h)
+           for (int w = w_begin; w < w_end; ++w) {
+             const int place = h * windows.width.in + w;
+             const auto values = load_lanes<N, kLanes>(plane + place * windows.step());
+             for (int k = 0; k < kLanes; ++k)
+               if (const float one = value(values.at[k]); one > best[k]) {
+                 best[k] = one;
+                 winner[k] = place;
+               }
+           }
+         const bool sees = h_begin < h_end && w_begin < w_end;
+         for (int k = 0; k < kLanes; ++k) {
+           if (!sees) best[k] = 0;
+           if (winners != nullptr) winners[i + k] = winner[k];
+           if (index != nullptr) index[i + k] = static_cast<float>(winner[k]);
+         }
+         if (y != nullptr) store_lanes(best, y + i);
+       });
+}
+
+template <int kLanes, class N>
 void largest_backward(Context& ctx, const Windows& windows, const std::int32_t* winners,
-                      const float* dy, float* dx) {
-  each(ctx, "gradient of maxima", windows.inputs, [=] __host__ __device__(std::int64_t i) {
-    const Windows::Place at = windows.input(i);
-    const int place = at.h * windows.width.in + at.w;
-    const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
-    float sum = 0;
-    for (int h = windows.height.first(at.h); h < h_last; ++h)
-      for (int w = windows.width.first(at.w); w < w_last; ++w) {
-        const std::int64_t o = at.outputs + (h * windows.width.out + w) * windows.step();
-        if (winners[o] == place) sum += dy[o];
-      }
-    dx[i] = sum;
-  });
+                      const N* dy, N* dx) {
+  each(ctx, "gradient of maxima", windows.inputs / kLanes,
+       [=] __host__ __device__(std::int64_t pack) {
+         const std::int64_t i = pack * kLanes;
+         const Windows::Place at = windows.input(i);
+         const int place = at.h * windows.width.in + at.w;
+         const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
+         float sum[kLanes] = {};
+         for (int h = windows.height.first(at.h); h < h_last; ++h)
+           for (int w = windows.width.first(at.w); w < w_last; ++w) {
+             const std::int64_t o = at.outputs + (h * windows.width.out + w) * windows.step();
+             const auto slopes = load_lanes<N, kLanes>(dy + o);
+             for (int k = 0; k < kLanes; ++k)
+               if (winners[o + k] == place) sum[k] += value(slopes.at[k]);
+           }
+         store_lanes(sum, dx + i);
+       });
 }
 
 // Sums along columns first, then along rows.
-void average(Context& ctx, const Windows& windows, const float* x, float* y) {
-  each(ctx, "average of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
-    const Windows::Place o = windows.output(i);
-    const float* const plane = x + o.inputs;
-    const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
-    const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
-    float sum = 0;
-    for (int w = w_begin; w < w_end; ++w) {
-      float column = 0;
-      for (int h = h_begin; h < h_end; ++h)
-        column += plane[(h * windows.width.in + w) * windows.step()];
-      sum += column;
-    }
-    y[i] = sum / (windows.height.covered(o.h) * windows.width.covered(o.w));
-  });
+template <int kLanes, class N>
+void average(Context& ctx, const Windows& windows, const N* x, N* y) {
+  each(ctx, "average of windows", windows.outputs / kLanes,
+       [=] __host__ __device__(std::int64_t pack) {
+         const std::int64_t i = pack * kLanes;
+         const Windows::Place o = windows.output(i);
+         const N* const plane = x + o.inputs;
+         const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
+         const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
+         float sum[kLanes] = {};
+         for (int w = w_begin; w < w_end; ++w) {
+           float column[kLanes] = {};
+           for (int h = h_begin; h < h_end; ++h) {
+             const auto values =
+                 load_lanes<N, kLanes>(plane + (h * windows.width.in + w) * windows.step());
+             for (int k = 0; k < kLanes; ++k) column[k] += value(values.at[k]);
+           }
+           for (int k = 0; k < kLanes; ++k) sum[k] += column[k];
+         }
+         const float area = windows.height.covered(o.h) * windows.width.covered(o.w);
+         for (int k = 0; k < kLanes; ++k) sum[k] /= area;
+         store_lanes(sum, y + i);
+       });
 }
 
-void average_backward(Context& ctx, const Windows& windows, const float* dy, float* dx) {
-  each(ctx, "gradient of averages", windows.inputs, [=] __host__ __device__(std::int64_t i) {
-    const Windows::Place at = windows.input(i);
-    const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
-    float sum = 0;
-    for (int h = windows.height.first(at.h); h < h_last; ++h) {
-      float row = 0;
-      for (int w = windows.width.first(at.w); w < w_last; ++w)
-        row += dy[at.outputs + (h * windows.width.out + w) * windows.step()] /
-               (windows.height.covered(h) * windows.width.covered(w));
-      sum += row;
-    }
-    dx[i] = sum;
-  });
+template <int kLanes, class N>
+void average_backward(Context& ctx, const Windows& windows, const N* dy, N* dx) {
+  each(ctx, "gradient of averages", windows.inputs / kLanes,
+       [=] __host__ __device__(std::int64_t pack) {
+         const std::int64_t i = pack * kLanes;
+         const Windows::Place at = windows.input(i);
+         const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
+         float sum[kLanes] = {};
+         for (int h = windows.height.first(at.h); h < h_last; ++h) {
+           float row[kLanes] = {};
+           for (int w = windows.width.first(at.w); w < w_last; ++w) {
+             const auto slopes = load_lanes<N, kLanes>(
+                 dy + at.outputs + (h * windows.width.out + w) * windows.step());
+             const float area = windows.height.covered(h) * windows.width.covered(w);
+             for (int k = 0; k < kLanes; ++k) row[k] += value(slopes.at[k]) / area;
+           }
+           for (int k = 0; k < kLanes; ++k) sum[k] += row[k];
+         }
+         store_lanes(sum, dx + i);
+       });
 }
 
 __host__ __device__ Window window_at(const Windows& windows, const Windows::Place& o) {
@@ -216,57 +259,99 @@ class Pool final : public PoolKernel {
 
   void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
                const Random::State& coins) override {
-    const bool in_any_order = method_ == Method::kMax || method_ == Method::kAverage;
-    together_ = in_any_order ? planes_together(x.layout()) : 1;
-    const float* const in = read(ctx, x, layout(in_));
-    float* const out = write(ctx, y, layout(out_));
+    CHECK(index == nullptr || method_ == Method::kMax)
+        << "only the largest numbers have places to tell";
+    const Windows plain(desc_, 1);
+    if (method_ == Method::kExpected || method_ == Method::kSampled) {
+      const float* const in = read(ctx, x);
+      float* const out = write(ctx, y);
+      return method_ == Method::kExpected ? expected(ctx, plain, in, out)
+                                          : sampled(ctx, plain, coins, in, out, kept());
+    }
+    together_ = planes_together(x.layout());
+    type_ = type_of(x.layout());
+    const std::byte* const in = x.read(ctx, layout(in_));
+    std::byte* const out = y.write(ctx, layout(out_));
+    float* const places =
+        index ? write(ctx, *index, together_ == 1 ? nullptr : channels_last(together_, out_))
+              : nullptr;
     const Windows windows(desc_, together_);
-    if (method_ == Method::kMax)
-      return largest(ctx, windows, in, out, kept(),
-                     index ? write(ctx, *index, layout(out_)) : nullptr);
-    CHECK(index == nullptr) << "only the largest numbers have places to tell";
-    if (method_ == Method::kAverage) return average(ctx, windows, in, out);
-    if (method_ == Method::kExpected) return expected(ctx, windows, in, out);
-    sampled(ctx, windows, coins, in, out, kept());
+    with_lanes(is_aligned(in) && is_aligned(out), [&]<int kLanes>(auto one) {
+      using N = decltype(one);
+      const auto* const from = reinterpret_cast<const N*>(in);
+      auto* const to = reinterpret_cast<N*>(out);
+      if (method_ == Method::kMax)
+        largest<kLanes>(ctx, windows, from, to, kept(), places);
+      else
+        average<kLanes>(ctx, windows, from, to);
+    });
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
-    const float* const slope = read(ctx, dy, layout(out_));
     const Windows windows(desc_, together_);
-    if (method_ == Method::kAverage)
-      return average_backward(ctx, windows, slope, write(ctx, dx, layout(in_)));
-    if (method_ == Method::kExpected)
-      return expected_backward(ctx, windows, read(ctx, x), slope, write(ctx, dx));
-    std::int32_t* winners = kept();
-    if (winners == nullptr) {
-      const float* const in = read(ctx, x, layout(in_));
-      winners = reinterpret_cast<std::int32_t*>(ctx.scratch(windows.outputs).data());
-      largest(ctx, windows, in, nullptr, winners, nullptr);
+    if (method_ == Method::kExpected) {
+      const float *const slope = read(ctx, dy), *const in = read(ctx, x);
+      return expected_backward(ctx, windows, in, slope, write(ctx, dx));
     }
-    largest_backward(ctx, windows, winners, slope, write(ctx, dx, layout(in_)));
+    const std::byte* const slope = dy.read(ctx, layout(out_));
+    std::int32_t* const winners = method_ == Method::kAverage ? nullptr : winners_of(ctx, x);
+    std::byte* const out = dx.write(ctx, layout(in_));
+    with_lanes(is_aligned(slope) && is_aligned(out), [&]<int kLanes>(auto one) {
+      using N = decltype(one);
+      const auto* const from = reinterpret_cast<const N*>(slope);
+      auto* const to = reinterpret_cast<N*>(out);
+      if (method_ == Method::kAverage)
+        average_backward<kLanes>(ctx, windows, from, to);
+      else
+        largest_backward<kLanes>(ctx, windows, winners, from, to);
+    });
   }
 
  private:
   // Of x in this layout; 1: it is to be read in plain order.
   std::int64_t planes_together(const LayoutPtr& layout) const {
-    const ChannelsLast* const last = as_channels_last(layout);
+    const DeviceLayout* const last = as_channels_last(layout);
     const bool fits = last != nullptr && last->inner == in_ && desc_.planes % last->channels == 0;
     return fits ? last->channels : 1;
   }
-  // Of planes of `inner` numbers, in the order of the last forward.
-  LayoutPtr layout(std::int64_t inner) const {
-    return together_ == 1 ? nullptr : channels_last(together_, inner);
+  // Of planes of `inner` numbers, in the order and the type of the last forward.
+  LayoutPtr layout(std::int64_t inner) const { return channels_last(together_, inner, type_); }
+  // work<lanes>(N()): of the last forward's type, as many planes at a time as fill 16 bytes, or
+  // one.
+  template <class Work>
+  void with_lanes(bool aligned, const Work& work) const {
+    with_type(type_, [&](auto one) {
+      constexpr int kLanes = Pack<decltype(one)>::kSize;
+      if (aligned && together_ % kLanes == 0)
+        work.template operator()<kLanes>(one);
+      else
+        work.template operator()<1>(one);
+    });
   }
   // The last forward's winners, if the description wants them kept.
   std::int32_t* kept() const {
     return winners_ ? reinterpret_cast<std::int32_t*>(winners_->data()) : nullptr;
+  }
+  // They, or else found again in the scratch.
+  std::int32_t* winners_of(Context& ctx, const Tensor& x) const {
+    if (std::int32_t* const winners = kept()) return winners;
+    const std::byte* const in = x.read(ctx, layout(in_));
+    const Windows windows(desc_, together_);
+    auto* const winners = reinterpret_cast<std::int32_t*>(ctx.scratch(windows.outputs).data());
+    with_lanes(is_aligned(in), [&]<int kLanes>(auto one) {
+      using N = decltype(one);
+      largest<kLanes, N>(ctx, windows, reinterpret_cast<const N*>(in), nullptr, winners, nullptr);
+    });
+    return winners;
   }
 
   PoolDesc desc_;
   Method method_;
   std::int64_t in_, out_;  // numbers of one plane
   std::shared_ptr<Memory> winners_;
-  std::int64_t together_ = 1;  // planes, in the last forward
+  // in the last forward
+  std::int64_t together_ = 1;  // planes
+  ElementType type_ = ElementType::kFloat32;
 };
 
 }  // namespace

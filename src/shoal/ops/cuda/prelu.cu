@@ -17,12 +17,16 @@ BroadcastDims dims_of(std::int64_t count, std::int64_t channels, std::int64_t in
 void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
   if (x.count() == 0) return;
-  const ChannelOf channel(dims_of(x.count(), slope.count(), inner));
-  const float *const in = read(ctx, x), *const slopes = read(ctx, slope);
-  float* const out = write(ctx, y);
-  each(ctx, "PReLU", y.count(), [=] __host__ __device__(std::int64_t i) {
-    out[i] = in[i] > 0 ? in[i] : slopes[channel(i)] * in[i];
-  });
+  const Order order(dims_of(x.count(), slope.count(), inner), x.layout());
+  const ChannelOf channel(order.dims);
+  const void* const in = x.read(ctx, order.layout);
+  const float* const slopes = read(ctx, slope);
+  map_each(
+      ctx, "PReLU", order.type, y.count(),
+      [=] __host__ __device__(std::int64_t i, float v) {
+        return v > 0 ? v : slopes[channel(i)] * v;
+      },
+      y.write(ctx, order.layout), in);
 }
 
 void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner,
@@ -30,26 +34,32 @@ void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int
   CHECK(x.count() == dx.count() && dy.count() == dx.count())
       << "shapes " << x.shape().str() << " and " << dx.shape().str();
   if (x.count() == 0) return;
-  const ChannelOf channel(dims_of(x.count(), slope.count(), inner));
-  const float *const in = read(ctx, x), *const slopes = read(ctx, slope), *const up = read(ctx, dy);
-  float* const out = write(ctx, dx);
-  each(ctx, "PReLU's gradient", dx.count(), [=] __host__ __device__(std::int64_t i) {
-    out[i] = in[i] > 0 ? up[i] : slopes[channel(i)] * up[i];
-  });
+  const Order order(dims_of(x.count(), slope.count(), inner), common_layout(x, dy));
+  const ChannelOf channel(order.dims);
+  const void *const in = x.read(ctx, order.layout), *const up = dy.read(ctx, order.layout);
+  const float* const slopes = read(ctx, slope);
+  map_each(
+      ctx, "PReLU's gradient", order.type, dx.count(),
+      [=] __host__ __device__(std::int64_t i, float v, float d) {
+        return v > 0 ? d : slopes[channel(i)] * d;
+      },
+      dx.write(ctx, order.layout), in, up);
 }
 
 void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy,
                           Tensor& dslope) {
   CHECK(x.count() == dy.count()) << "shapes " << x.shape().str() << " and " << dy.shape().str();
   if (x.count() == 0) return;
-  const float *const in = read(ctx, x), *const up = read(ctx, dy);
+  const Order order(dims_of(x.count(), dslope.count(), inner), common_layout(x, dy));
+  const void *const in = x.read(ctx, order.layout), *const up = dy.read(ctx, order.layout);
   float* const sums = mut(ctx, dslope);
   sum_channels<double>(
-      ctx, "PReLU's slopes", dims_of(x.count(), dslope.count(), inner),
-      [=] __host__ __device__(std::int64_t i, std::int64_t) {
-        return in[i] > 0 ? 0.0 : double{up[i]} * in[i];
+      ctx, "PReLU's slopes", order,
+      [=] __host__ __device__(std::int64_t, float v, float d) {
+        return v > 0 ? 0.0 : double{d} * v;
       },
-      [=] __host__ __device__(std::int64_t c, double sum) { sums[c] += static_cast<float>(sum); });
+      [=] __host__ __device__(std::int64_t c, double sum) { sums[c] += static_cast<float>(sum); },
+      in, up);
 }
 
 }  // namespace shoal::ops::cuda

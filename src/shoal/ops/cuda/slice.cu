@@ -2,9 +2,9 @@
 #include "shoal/ops/slice.h"
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/channels_last.h"
+#include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
-#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/cuda/elementwise.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -56,7 +56,7 @@ class Box {
 // Whether the tensor has channels last, and the box all numbers of the whole but other channels: so
 // that it is a box in that order, too.
 bool is_of_channels(const Tensor& tensor, const Shape& box, const Shape& whole) {
-  const ChannelsLast* const last = as_channels_last(tensor.layout());
+  const DeviceLayout* const last = as_channels_last(tensor.layout());
   const Shape& shape = tensor.shape();
   if (last == nullptr || shape.axes() < 3 || shape.count() == 0 || last->channels != shape[1] ||
       shape.count() != shape[0] * last->channels * last->inner)
@@ -66,46 +66,72 @@ bool is_of_channels(const Tensor& tensor, const Shape& box, const Shape& whole) 
   return true;
 }
 
-// A box in the tensor round it, and the layouts of both.
+// A box in the tensor round it, and the layouts of both, of the type of the one that is read.
 struct Places {
   LayoutPtr box, whole;
+  ElementType type;
   Box places;
 };
-Places places_of(const Tensor& box, const Tensor& whole, Offset offset) {
+Places places_of(const Tensor& box, const Tensor& whole, Offset offset, const Tensor& read) {
   const Shape &b = box.shape(), &w = whole.shape();
+  const ElementType type = type_of(read.layout());
   const Box plain(b, w, offset);
-  if (!is_of_channels(box, b, w) && !is_of_channels(whole, b, w)) return {nullptr, nullptr, plain};
+  if (!is_of_channels(box, b, w) && !is_of_channels(whole, b, w))
+    return {plain_order(type), plain_order(type), type, plain};
   const std::int64_t images = w[0], inner = w.count() / (images * w[1]);
   const std::int64_t channels[] = {0, offset[1]};
-  return {channels_last(b[1], inner), channels_last(w[1], inner),
+  return {channels_last(b[1], inner, type), channels_last(w[1], inner, type), type,
           Box(Shape{images * inner, b[1]}, Shape{images * inner, w[1]}, channels)};
+}
+
+template <class N>
+void cut_numbers(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
+  each(ctx, "cut", count, [=] __host__ __device__(std::int64_t i) { out[i] = in[box(i)]; });
+}
+template <class N>
+void add_numbers(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
+  each(ctx, "adding a cut", count, [=] __host__ __device__(std::int64_t i) {
+    out[i] = number<N>(value(out[i]) + value(in[box(i)]));
+  });
+}
+template <class N>
+void paste_numbers(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
+  each(ctx, "paste", count, [=] __host__ __device__(std::int64_t i) { out[box(i)] = in[i]; });
 }
 
 }  // namespace
 
 void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
-  const Places at = places_of(y, x, from);
-  const Box box = at.places;
-  const float* const in = read(ctx, x, at.whole);
-  float* const out = write(ctx, y, at.box);
-  each(ctx, "cut", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] = in[box(i)]; });
+  const Places at = places_of(y, x, from, x);
+  const std::byte* const in = x.read(ctx, at.whole);
+  std::byte* const out = y.write(ctx, at.box);
+  with_type(at.type, [&](auto one) {
+    using N = decltype(one);
+    cut_numbers(ctx, y.count(), at.places, reinterpret_cast<const N*>(in),
+                reinterpret_cast<N*>(out));
+  });
 }
 
 void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
-  const Places at = places_of(y, x, from);
-  const Box box = at.places;
-  const float* const in = read(ctx, x, at.whole);
-  float* const out = mut(ctx, y, at.box);
-  each(ctx, "adding a cut", y.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] += in[box(i)]; });
+  const Places at = places_of(y, x, from, x);
+  const std::byte* const in = x.read(ctx, at.whole);
+  std::byte* const out = y.mut(ctx, at.box);
+  with_type(at.type, [&](auto one) {
+    using N = decltype(one);
+    add_numbers(ctx, y.count(), at.places, reinterpret_cast<const N*>(in),
+                reinterpret_cast<N*>(out));
+  });
 }
 
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
-  const Places at = places_of(x, y, to);
-  const Box box = at.places;
-  const float* const in = read(ctx, x, at.box);
-  float* const out = mut(ctx, y, at.whole);
-  each(ctx, "paste", x.count(), [=] __host__ __device__(std::int64_t i) { out[box(i)] = in[i]; });
+  const Places at = places_of(x, y, to, x);
+  const std::byte* const in = x.read(ctx, at.box);
+  std::byte* const out = y.mut(ctx, at.whole);
+  with_type(at.type, [&](auto one) {
+    using N = decltype(one);
+    paste_numbers(ctx, x.count(), at.places, reinterpret_cast<const N*>(in),
+                  reinterpret_cast<N*>(out));
+  });
 }
 
 }  // namespace shoal::ops::cuda

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/channels_last.h"
+#include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
-#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/cuda/elementwise.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -72,40 +72,51 @@ double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
 }  // namespace
 
 void fill(Context& ctx, float value, Tensor& y) {
-  float* const out = write(ctx, y, y.layout());
-  each(ctx, "fill", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] = value; });
+  const LayoutPtr layout = y.layout();
+  map_each(
+      ctx, "fill", type_of(layout), y.count(),
+      [=] __host__ __device__(std::int64_t) { return value; }, y.write(ctx, layout));
 }
 
 void copy(Context& ctx, const Tensor& x, Tensor& y) {
   check_counts(x, y);
   const LayoutPtr layout = x.layout();
-  const float* const in = read(ctx, x, layout);
-  float* const out = write(ctx, y, layout);
+  const void* const in = x.read(ctx, layout);
+  void* const out = y.write(ctx, layout);
   if (in != out)
-    each(ctx, "copy", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] = in[i]; });
+    map_each(
+        ctx, "copy", type_of(layout), y.count(),
+        [] __host__ __device__(std::int64_t, float v) { return v; }, out, in);
 }
 
 void scale(Context& ctx, float a, Tensor& y) {
-  float* const out = mut(ctx, y, y.layout());
-  each(ctx, "scale", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] *= a; });
+  const LayoutPtr layout = y.layout();
+  void* const out = y.mut(ctx, layout);
+  map_each(
+      ctx, "scale", type_of(layout), y.count(),
+      [=] __host__ __device__(std::int64_t, float v) { return a * v; }, out, out);
 }
 
 void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
   check_counts(x, y);
   const LayoutPtr layout = common_layout(x, y);
-  const float* const in = read(ctx, x, layout);
-  float* const out = mut(ctx, y, layout);
-  each(ctx, "axpy", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] += a * in[i]; });
+  const void* const in = x.read(ctx, layout);
+  void* const out = y.mut(ctx, layout);
+  map_each(
+      ctx, "axpy", type_of(layout), y.count(),
+      [=] __host__ __device__(std::int64_t, float sum, float v) { return sum + a * v; }, out, out,
+      in);
 }
 
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
   check_counts(x, y);
   check_counts(z, y);
   const LayoutPtr layout = common_layout(x, z);
-  const float *const left = read(ctx, x, layout), *const right = read(ctx, z, layout);
-  float* const out = write(ctx, y, layout);
-  each(ctx, "add", y.count(),
-       [=] __host__ __device__(std::int64_t i) { out[i] = left[i] + right[i]; });
+  const void *const left = x.read(ctx, layout), *const right = z.read(ctx, layout);
+  map_each(
+      ctx, "add", type_of(layout), y.count(),
+      [] __host__ __device__(std::int64_t, float v, float w) { return v + w; },
+      y.write(ctx, layout), left, right);
 }
 
 double asum(Context& ctx, Tensors x) {
