@@ -207,18 +207,19 @@ TEST_P(CudaOps, BoxesAreTheCpus) {
 
 // Some channels of images are cut out and pasted without turning the images.
 TEST_P(CudaOps, BoxesOfChannelsKeepChannelsLast) {
-  for (const std::int64_t channels : {3, 1}) {
-    const Shape box{2, channels, 3, 4}, whole{2, 7, 3, 4};
-    const std::vector<std::int64_t> at{0, 2, 0, 0};
+  for (const auto& [channels, all, first] : {std::tuple{3, 7, 2}, {1, 7, 2}, {16, 40, 8}}) {
+    const Shape box{2, channels, 3, 4}, whole{2, all, 3, 4};
+    const std::vector<std::int64_t> at{0, first, 0, 0};
+    const int in_box = channels, in_whole = all;
     for (const bool of_box : {true, false}) {
       const auto with = [=](auto&& op) {
         return [=](Context& ctx, Ts& t) {
-          put_channels_last(ctx, t[0], of_box ? channels : 1, of_box ? 12 : 1);
-          put_channels_last(ctx, t[1], of_box ? 1 : 7, of_box ? 1 : 12);
+          put_channels_last(ctx, t[0], of_box ? in_box : 1, of_box ? 12 : 1);
+          put_channels_last(ctx, t[1], of_box ? 1 : in_whole, of_box ? 1 : 12);
           op(ctx, t[0], t[1]);
-          if (of_box && channels == 1) return;  // which are in plain order, too
-          expect_channels_last(ctx, t[0], channels, 12);
-          expect_channels_last(ctx, t[1], 7, 12);
+          if (of_box && in_box == 1) return;  // which are in plain order, too
+          expect_channels_last(ctx, t[0], in_box, 12);
+          expect_channels_last(ctx, t[1], in_whole, 12);
         };
       };
       const std::vector<Start> both{drawn(box), drawn(whole)};

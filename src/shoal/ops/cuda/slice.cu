@@ -1,6 +1,8 @@
 // Boxes of numbers moved between tensors, on a CUDA device.
 #include "shoal/ops/slice.h"
 
+#include <optional>
+
 #include "shoal/base/log.h"
 #include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
@@ -71,66 +73,84 @@ struct Places {
   LayoutPtr box, whole;
   ElementType type;
   Box places;
+  // Of packs of 16 bytes instead of numbers, if the box is made of such.
+  std::optional<Box> packs;
 };
 Places places_of(const Tensor& box, const Tensor& whole, Offset offset, const Tensor& read) {
   const Shape &b = box.shape(), &w = whole.shape();
   const ElementType type = type_of(read.layout());
   const Box plain(b, w, offset);
   if (!is_of_channels(box, b, w) && !is_of_channels(whole, b, w))
-    return {plain_order(type), plain_order(type), type, plain};
+    return {plain_order(type), plain_order(type), type, plain, std::nullopt};
   const std::int64_t images = w[0], inner = w.count() / (images * w[1]);
-  const std::int64_t channels[] = {0, offset[1]};
-  return {channels_last(b[1], inner, type), channels_last(w[1], inner, type), type,
-          Box(Shape{images * inner, b[1]}, Shape{images * inner, w[1]}, channels)};
+  const auto of_channels = [&](std::int64_t at_a_time) {
+    const std::int64_t channels[] = {0, offset[1] / at_a_time};
+    return Box(Shape{images * inner, b[1] / at_a_time}, Shape{images * inner, w[1] / at_a_time},
+               channels);
+  };
+  Places places{channels_last(b[1], inner, type), channels_last(w[1], inner, type), type,
+                of_channels(1), std::nullopt};
+  const std::int64_t pack = 16 / static_cast<std::int64_t>(size_of(type));
+  if (b[1] % pack == 0 && w[1] % pack == 0 && offset[1] % pack == 0)
+    places.packs = of_channels(pack);
+  return places;
 }
 
 template <class N>
-void cut_numbers(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
+void cut_out(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
   each(ctx, "cut", count, [=] __host__ __device__(std::int64_t i) { out[i] = in[box(i)]; });
 }
 template <class N>
-void add_numbers(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
+void put_in(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
+  each(ctx, "paste", count, [=] __host__ __device__(std::int64_t i) { out[box(i)] = in[i]; });
+}
+template <class N>
+void add_cut_out(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
   each(ctx, "adding a cut", count, [=] __host__ __device__(std::int64_t i) {
     out[i] = number<N>(value(out[i]) + value(in[box(i)]));
   });
 }
-template <class N>
-void paste_numbers(Context& ctx, std::int64_t count, const Box& box, const N* in, N* out) {
-  each(ctx, "paste", count, [=] __host__ __device__(std::int64_t i) { out[box(i)] = in[i]; });
+
+// work(N(), n, box): of numbers of type N, or of packs, of which the box has n.
+template <class Work>
+void in_packs(const Places& at, std::int64_t count, const void* in, const void* out,
+              const Work& work) {
+  with_type(at.type, [&](auto one) {
+    using Packed = Pack<decltype(one)>;
+    if (at.packs && is_aligned(in) && is_aligned(out))
+      work(Packed(), count / Packed::kSize, *at.packs);
+    else
+      work(one, count, at.places);
+  });
 }
 
 }  // namespace
 
 void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
   const Places at = places_of(y, x, from, x);
-  const std::byte* const in = x.read(ctx, at.whole);
-  std::byte* const out = y.write(ctx, at.box);
-  with_type(at.type, [&](auto one) {
-    using N = decltype(one);
-    cut_numbers(ctx, y.count(), at.places, reinterpret_cast<const N*>(in),
-                reinterpret_cast<N*>(out));
+  const void* const in = x.read(ctx, at.whole);
+  void* const out = y.write(ctx, at.box);
+  in_packs(at, y.count(), in, out, [&](auto one, std::int64_t n, const Box& box) {
+    cut_out(ctx, n, box, static_cast<const decltype(one)*>(in), static_cast<decltype(one)*>(out));
   });
 }
 
 void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
   const Places at = places_of(y, x, from, x);
-  const std::byte* const in = x.read(ctx, at.whole);
-  std::byte* const out = y.mut(ctx, at.box);
+  const void* const in = x.read(ctx, at.whole);
+  void* const out = y.mut(ctx, at.box);
   with_type(at.type, [&](auto one) {
-    using N = decltype(one);
-    add_numbers(ctx, y.count(), at.places, reinterpret_cast<const N*>(in),
-                reinterpret_cast<N*>(out));
+    add_cut_out(ctx, y.count(), at.places, static_cast<const decltype(one)*>(in),
+                static_cast<decltype(one)*>(out));
   });
 }
 
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
   const Places at = places_of(x, y, to, x);
-  const std::byte* const in = x.read(ctx, at.box);
-  std::byte* const out = y.mut(ctx, at.whole);
-  with_type(at.type, [&](auto one) {
-    using N = decltype(one);
-    paste_numbers(ctx, x.count(), at.places, reinterpret_cast<const N*>(in),
-                  reinterpret_cast<N*>(out));
+  const void* const in = x.read(ctx, at.box);
+  void* const out = y.mut(ctx, at.whole);
+  in_packs(at, x.count(), in, out, [&](auto one, std::int64_t n, const Box& box) {
+    put_in(ctx, n, box, static_cast<const decltype(one)*>(in), static_cast<decltype(one)*>(out));
   });
 }
 
