@@ -60,8 +60,9 @@ TEST(Link, MessagesOfEveryTypeArriveInOrderBothWays) {
   EXPECT_EQ(ends.far_link->peer().rank, 1u);
   EXPECT_EQ(ends.far_link->peer().incarnation, 1001u);
   EXPECT_EQ(ends.near_link->peer().address, ends.address());
-  const Traffic both = ends.options.traffic->sum();
+  const Traffic both = ends.whole_traffic();
   EXPECT_EQ(both.bytes_sent, both.bytes_received);
+  EXPECT_EQ(both.frames_sent, both.frames_received);
   EXPECT_GE(both.frames_sent, 602u);
 }
 

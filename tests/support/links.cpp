@@ -119,6 +119,17 @@ Ends::~Ends() {
 
 std::string Ends::address() const { return "127.0.0.1:" + std::to_string(listener.port); }
 
+Traffic Ends::whole_traffic() {
+  // an end counts what it sent after its write, when the other may have read it
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (std::unique_lock lock(mutex);; changed.wait_for(lock, milliseconds(1))) {
+    const Traffic both = options.traffic->sum();
+    if ((both.bytes_sent == both.bytes_received && both.frames_sent == both.frames_received) ||
+        std::chrono::steady_clock::now() > deadline)
+      return both;
+  }
+}
+
 Result<std::shared_ptr<Link>> Ends::try_connect(const std::string& address, const Credentials& self,
                                                 Purpose purpose) {
   std::optional<Result<std::shared_ptr<Link>>> result;

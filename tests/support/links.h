@@ -78,6 +78,8 @@ struct Ends {
   Result<std::shared_ptr<Link>> try_connect(const std::string& address, const Credentials& self,
                                             Purpose purpose = Purpose::kRows);
   std::string address() const;
+  // The traffic of both ends once all bytes that were sent have arrived; a minute later as it is.
+  Traffic whole_traffic();
 
   LinkOptions options;
   IoThreads near_threads, far_threads;
