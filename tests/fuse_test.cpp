@@ -243,6 +243,31 @@ TEST(FuseTest, ParamsOfAScaleAreUsedAtItsTurn) {
     EXPECT_FLOAT_EQ(gradients[0][i], gradients[1][i]);
 }
 
+// Memory that batch normalization uses at the turn of its Scale is nobody else's until then.
+TEST(FuseTest, OtherLayersMayStandBetween) {
+  const std::string text =
+      data("dim: 3 dim: 4 dim: 9 dim: 9") + conv() + norm("n") +
+      "layer { name: 'd' type: 'Convolution' bottom: 'x' top: 'd' convolution_param { num_output: "
+      "12 kernel_size: 3 pad: 1 weight_filler { type: 'xavier' } } }\n" +
+      scale("n") + relu_in("n") +
+      "layer { name: 'both' type: 'Eltwise' bottom: 'n' bottom: 'd' top: 'both' }\n" + loss("both");
+  for (const Phase phase : {TRAIN, TEST}) {
+    std::vector<std::vector<float>> tops, gradients;
+    for (const bool fuse : {true, false}) {
+      TestNet t(text, phase, {.fuse = fuse}, 1);
+      ASSERT_TRUE(t.net.forward().ok());
+      tops.push_back(numbers(t.net.blob("both")->data));
+      if (phase == TEST) continue;
+      ASSERT_TRUE(t.net.backward().ok());
+      for (const NetParam& param : t.net.params()) gradients.push_back(numbers(param.blob->grad));
+    }
+    EXPECT_EQ(tops[0], tops[1]);
+    for (std::size_t i = 0; i < gradients.size() / 2; ++i)
+      for (std::size_t k = 0; k < gradients[i].size(); ++k)
+        ASSERT_NEAR(gradients[i][k], gradients[gradients.size() / 2 + i][k], 1e-3f) << i;
+  }
+}
+
 // Batch normalization's own top has at its turn what the last pass left there.
 TEST(FuseTest, NumbersThatAreNotFiniteAreTheScales) {
   TestNet t(data("dim: 3 dim: 4 dim: 5 dim: 5") + conv() + norm("n") + scale("n") + relu_in("n") +

@@ -242,17 +242,18 @@ void Net::plan_blobs() {
     lifetime.first = std::min(lifetime.first, step);
     lifetime.last = std::max(lifetime.last, step);
   };
-  for (int i = 0; i < n; ++i) {
+  // what layer i touches when it is layer `turn`'s turn
+  const auto touch_at = [&](int i, int turn) {
     const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
     const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
-    const int back = 2 * n - 1 - i;
-    for (const Blob* blob : wires.bottoms) touch(blob->data, i);
+    const int back = 2 * n - 1 - turn;
+    for (const Blob* blob : wires.bottoms) touch(blob->data, turn);
     for (std::size_t t = 0; t < wires.tops.size(); ++t) {
       const float weight = layers_[static_cast<std::size_t>(i)]->loss_weight(static_cast<int>(t));
-      touch(wires.tops[t]->data, i);
+      touch(wires.tops[t]->data, turn);
       if (weight != 0) touch(wires.tops[t]->data, n);
     }
-    if (!wires.needs_backward) continue;
+    if (!wires.needs_backward) return;
     for (const Blob* blob : wires.tops) touch(blob->grad, back);
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
       if (wires.propagate[b]) touch(wires.bottoms[b]->grad, back);
@@ -260,6 +261,11 @@ void Net::plan_blobs() {
       for (const Blob* blob : wires.bottoms) touch(blob->data, back);
     if (reads.top_data)
       for (const Blob* blob : wires.tops) touch(blob->data, back);
+  };
+  for (int i = 0; i < n; ++i) {
+    touch_at(i, i);
+    if (const int called = wiring_[static_cast<std::size_t>(i)].forward; called >= 0)
+      touch_at(called, i);
   }
   keep_blobs([&](const Blob& blob) { touch(blob.data, 0), touch(blob.data, 2 * n); });
 
