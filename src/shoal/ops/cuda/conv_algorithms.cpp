@@ -24,9 +24,6 @@ std::size_t most_workspace(const Context& ctx) {
                      "asking for the memory of a GPU");
   return std::max(std::size_t{256} << 20, total / 32);
 }
-// Algorithms of a pass that are measured: those behind are slower by far.
-constexpr std::size_t kMeasured = 3;
-
 constexpr const char* kNames[] = {"forward", "backward to the data", "backward to the weights"};
 
 // The numbers of a description and a context on which the choice depends.
@@ -85,22 +82,38 @@ class Operands {
   std::shared_ptr<Memory> x_, w_, y_, workspace_;
 };
 
-// Milliseconds of one run, infinite if cuDNN refuses it.
-double measure(Stream& stream, const Operands& operands, const DnnConv& conv, cudnnHandle_t handle,
-               ConvPass pass, const ConvAlgorithm& algorithm) {
+// Milliseconds that a GPU takes for one run, infinite if cuDNN refuses it. `best`: of the fastest
+// before; what is slower by far is run no more than it takes to see that. The runs are recorded:
+// cuDNN's calls keep the host busy for longer than a GPU takes for a small convolution.
+double measure(const Context& ctx, const Operands& operands, const DnnConv& conv, ConvPass pass,
+               const ConvAlgorithm& algorithm, double best) {
+  Stream& stream = *ctx.stream();
+  const Dnn& dnn = dnn_functions(ctx);
+  const cudnnHandle_t handle = dnn_of(ctx);
   using Clock = std::chrono::steady_clock;
-  constexpr int kRuns = 5;  // the first one loads code and is not counted
-  Clock::time_point start;
-  for (int run = 0; run <= kRuns; ++run) {
-    if (operands.run(conv, handle, pass, algorithm) != CUDNN_STATUS_SUCCESS)
-      return std::numeric_limits<double>::infinity();
-    if (run == 0) {
-      stream.synchronize();
-      start = Clock::now();
-    }
+  constexpr double kCall = 0.5;  // of the host, with what it takes when it is interrupted
+  constexpr int kRuns = 8, kTimes = 3;
+  const auto time = [&](const auto& queue) {
+    const Clock::time_point start = Clock::now();
+    queue();
+    stream.synchronize();
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  const auto run = [&] {
+    check(dnn, operands.run(conv, handle, pass, algorithm), "measuring a convolution");
+  };
+  try {
+    time(run);  // which loads code
+    if (const double once = time(run); once > 2 * best + kCall) return once;
+    const std::unique_ptr<Recording> runs = stream.record([&] {
+      for (int i = 0; i < kRuns; ++i) run();
+    });
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kTimes; ++i) least = std::min(least, time([&] { runs->replay(); }) / kRuns);
+    return least;
+  } catch (const DeviceError&) {
+    return std::numeric_limits<double>::infinity();
   }
-  stream.synchronize();
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count() / kRuns;
 }
 
 // Whether times may count, and there is a GPU to measure on, with room for the operands twice: the
@@ -114,24 +127,26 @@ bool can_measure(const ConvDesc& desc, const Context& ctx, std::size_t workspace
   return available / 2 > Operands::bytes(desc, workspace);
 }
 
-// The fastest of the first few, whose time is added to `ms`.
+// The fastest, whose time is added to `ms`.
 const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const DnnConv& conv,
                              ConvPass pass, std::span<const ConvAlgorithm> algorithms, double& ms) {
-  algorithms = algorithms.first(std::min(algorithms.size(), kMeasured));
   std::size_t workspace = 0;
   for (const ConvAlgorithm& one : algorithms) workspace = std::max(workspace, one.workspace);
   if (!can_measure(desc, ctx, workspace)) return algorithms.front();
-  const cudnnHandle_t handle = dnn_of(ctx);
   const Operands operands(desc, ctx, workspace);
-  std::vector<double> times;
+  double best_ms = std::numeric_limits<double>::infinity();
+  const ConvAlgorithm* best = &algorithms.front();
   for (const ConvAlgorithm& one : algorithms) {
-    times.push_back(measure(*ctx.stream(), operands, conv, handle, pass, one));
-    VLOG(1) << "  " << kNames[static_cast<int>(pass)] << ": algorithm " << one.number << " takes "
-            << times.back() << " ms and " << one.workspace << " bytes of workspace";
+    const double time = measure(ctx, operands, conv, pass, one, best_ms);
+    VLOG(1) << "  " << kNames[static_cast<int>(pass)] << ": algorithm " << one.number << ", math "
+            << one.math << ", takes " << time << " ms and " << one.workspace
+            << " bytes of workspace";
+    if (time >= best_ms) continue;
+    best_ms = time;
+    best = &one;
   }
-  const auto best = std::ranges::min_element(times);
-  ms += *best;
-  return algorithms[static_cast<std::size_t>(best - times.begin())];
+  ms += best_ms;
+  return *best;
 }
 
 // The algorithms for tensors in one order; `ms` gets the time of the three passes, if measured.

@@ -18,8 +18,8 @@ struct ConvAlgorithms {
 
 // They are chosen when a GPU first meets the description and the context's precision, and kept for
 // it. In float32 a pass has the algorithm that cuDNN names first, so that every run has the same
-// bits. In TF32 it has the fastest of the first few, as measured, and the faster order of the
-// numbers: another run may choose another.
+// bits. In the others it has the fastest, as measured, and the faster order of the numbers:
+// another run may choose another.
 // Any thread. Throws DeviceError.
 ConvAlgorithms conv_algorithms(const ConvDesc& desc, const Context& ctx);
 
