@@ -56,9 +56,9 @@ struct Reader {
   }
 };
 
-// A thread reads or writes the numbers of a pack at once.
+// A thread reads or writes the numbers of a pack at once, or 16 bytes of them.
 template <class T, int kCount = 16 / sizeof(T)>
-struct alignas(sizeof(T) * kCount) Pack {
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   static constexpr int kSize = kCount;
   T at[kSize];
 };
@@ -67,22 +67,22 @@ inline bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-// `count` numbers from `from` on; whole: Pack<T>::kSize, aligned.
-template <class T>
-__host__ __device__ Pack<T> load(const T* from, int count, bool whole) {
-  if (whole) return *reinterpret_cast<const Pack<T>*>(from);
-  Pack<T> pack{};
-  for (int k = 0; k < Pack<T>::kSize; ++k)
+// `count` numbers from `from` on; whole: a pack's, aligned.
+template <class T, int kSize = Pack<T>::kSize>
+__host__ __device__ Pack<T, kSize> load(const T* from, int count, bool whole) {
+  if (whole) return *reinterpret_cast<const Pack<T, kSize>*>(from);
+  Pack<T, kSize> pack{};
+  for (int k = 0; k < kSize; ++k)
     if (k < count) pack.at[k] = from[k];
   return pack;
 }
-template <class T>
-__host__ __device__ void store(const Pack<T>& pack, T* to, int count, bool whole) {
+template <class T, int kSize>
+__host__ __device__ void store(const Pack<T, kSize>& pack, T* to, int count, bool whole) {
   if (whole) {
-    *reinterpret_cast<Pack<T>*>(to) = pack;
+    *reinterpret_cast<Pack<T, kSize>*>(to) = pack;
     return;
   }
-  for (int k = 0; k < Pack<T>::kSize; ++k)
+  for (int k = 0; k < kSize; ++k)
     if (k < count) to[k] = pack.at[k];
 }
 
@@ -94,6 +94,23 @@ template <class T>
 struct TwoTargets {
   T *first, *second;
 };
+
+// Targets and sources whose type is known.
+template <class T>
+T* as(void* data) {
+  return static_cast<T*>(data);
+}
+template <class T>
+const T* as(const void* data) {
+  return static_cast<const T*>(data);
+}
+template <class T>
+TwoTargets<T> as(TwoTargets<void> to) {
+  return {as<T>(to.first), as<T>(to.second)};
+}
+inline bool is_aligned(TwoTargets<void> to) {
+  return is_aligned(to.first) && is_aligned(to.second);
+}
 
 // One pack of results, from the packs of what they are computed from.
 template <class T, class F, class... X>
@@ -152,27 +169,15 @@ void map_typed(Context& ctx, const char* name, std::int64_t n, bool aligned, F f
 }
 
 // y[i] = f(i, x[i]...) for each i in [0, n). y and each x are numbers of `type`; y may be an x.
-// f: `[=] __host__ __device__(std::int64_t i, float x...) -> float`.
-template <class F, class... X>
-void map_each(Context& ctx, const char* name, ElementType type, std::int64_t n, F f, void* y,
+// f: `[=] __host__ __device__(std::int64_t i, float x...) -> float`; for TwoTargets it returns
+// TwoFloats.
+template <class F, class To, class... X>
+void map_each(Context& ctx, const char* name, ElementType type, std::int64_t n, F f, To y,
               const X*... x) {
   const bool aligned = (is_aligned(y) && ... && is_aligned(x));
   with_type(type, [&](auto one) {
     using T = decltype(one);
-    map_typed<Pack<T>::kSize>(ctx, name, n, aligned, f, static_cast<T*>(y),
-                              static_cast<const T*>(static_cast<const void*>(x))...);
-  });
-}
-// The same for an f that returns TwoFloats, which go to y[i] and z[i].
-template <class F, class... X>
-void map_each(Context& ctx, const char* name, ElementType type, std::int64_t n, F f,
-              TwoTargets<void> to, const X*... x) {
-  const bool aligned = (is_aligned(to.first) && is_aligned(to.second) && ... && is_aligned(x));
-  with_type(type, [&](auto one) {
-    using T = decltype(one);
-    map_typed<Pack<T>::kSize>(ctx, name, n, aligned, f,
-                              TwoTargets<T>{static_cast<T*>(to.first), static_cast<T*>(to.second)},
-                              static_cast<const T*>(static_cast<const void*>(x))...);
+    map_typed<Pack<T>::kSize>(ctx, name, n, aligned, f, as<T>(y), as<T>(x)...);
   });
 }
 

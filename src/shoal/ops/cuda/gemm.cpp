@@ -21,24 +21,39 @@ cublasComputeType_t compute_type(Precision precision) {
   return precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-struct Inputs {
-  const void *a, *b;
-};
-// As the precision wants them: where they are, or shortened.
-Inputs inputs(Context& ctx, BlasStream& blas, const Operand& a, std::int64_t a_count,
-              const Operand& b, std::int64_t b_count) {
-  const ElementType type = input_type(ctx.precision());
-  const std::size_t a_bytes = a.type == type ? 0 : short_bytes(a_count),
-                    b_bytes = b.type == type ? 0 : short_bytes(b_count);
-  if (a_bytes + b_bytes == 0) return {a.data, b.data};
-  auto* const room = static_cast<std::byte*>(blas.room(ctx, a_bytes + b_bytes));
-  const auto as_type = [&](const Operand& one, std::int64_t count, std::byte* at) {
-    if (one.type == type) return one.data;
-    shorten(ctx, type, count, static_cast<const float*>(one.data), at);
-    return static_cast<const void*>(at);
-  };
-  return {as_type(a, a_count, room), as_type(b, b_count, room + a_bytes)};
+// In which a product is computed under a precision. One of 16 bits gives way to TF32, which keeps
+// as many bits of each number, where that is faster: it reads float32 where that is, and does not
+// round it to memory first; but it multiplies at half the rate, and other numbers must be widened.
+Precision precision_of(Precision wanted, double products, std::int64_t float_inputs,
+                       std::int64_t short_numbers) {
+  constexpr double kProductsPerByte = 100;  // by data sheets 90 to 130, from Ampere to Hopper
+  const auto bytes = static_cast<double>(4 * float_inputs - 8 * short_numbers);
+  return takes_short(wanted) && products < kProductsPerByte * bytes ? Precision::kTf32 : wanted;
 }
+
+// Gives a product its inputs in one type, converted in a stream's room where they are of another.
+class Inputs {
+ public:
+  Inputs(Context& ctx, ElementType type) : ctx_(ctx), type_(type) {}
+
+  // That the room needs for them.
+  std::size_t bytes(const Operand& numbers, std::int64_t count) const {
+    if (numbers.type == type_) return 0;
+    return type_ == ElementType::kFloat32 ? 2 * short_bytes(count) : short_bytes(count);
+  }
+  const void* get(const Operand& numbers, std::int64_t count, void* room) const {
+    if (numbers.type == type_) return numbers.data;
+    if (type_ == ElementType::kFloat32)
+      widen(ctx_, numbers.type, count, numbers.data, static_cast<float*>(room), false);
+    else
+      shorten(ctx_, type_, count, static_cast<const float*>(numbers.data), room);
+    return room;
+  }
+
+ private:
+  Context& ctx_;
+  const ElementType type_;
+};
 
 // The tensor in plain order, of the type that it has.
 Operand operand(Context& ctx, const Tensor& x) {
@@ -58,17 +73,39 @@ void multiply(Context& ctx, std::int64_t count, Trans trans_a, Trans trans_b, st
   const std::int64_t a_row = std::max<std::int64_t>(1, trans_a == Trans::kYes ? m : k),
                      b_row = std::max<std::int64_t>(1, trans_b == Trans::kYes ? k : n);
   const cublasOperation_t op_a = operation(trans_a), op_b = operation(trans_b);
-  const cublasComputeType_t type = compute_type(ctx.precision());
-  const auto [left, right] = inputs(ctx, blas, a, count * m * k, b, count * k * n);
-  const cudaDataType input = name_of(input_type(ctx.precision())), output = name_of(c_type);
+  const std::int64_t a_count = count * m * k, b_count = count * k * n, c_count = count * m * n;
+  const auto floats = [](ElementType of, std::int64_t numbers) {
+    return of == ElementType::kFloat32 ? numbers : 0;
+  };
+  const std::int64_t float_inputs = floats(a.type, a_count) + floats(b.type, b_count),
+                     short_numbers =
+                         a_count + b_count + c_count - float_inputs - floats(c_type, c_count);
+  const Precision precision =
+      precision_of(ctx.precision(), static_cast<double>(c_count) * static_cast<double>(k),
+                   float_inputs, short_numbers);
+  const Inputs inputs(ctx, input_type(precision));
+  // cuBLAS has no product of float32 whose result is of 16 bits
+  const bool shortens = c_type != ElementType::kFloat32 && !takes_short(precision);
+  CHECK(!shortens || beta == 0);
+  const std::size_t a_bytes = inputs.bytes(a, a_count), b_bytes = inputs.bytes(b, b_count),
+                    c_bytes = shortens ? 2 * short_bytes(c_count) : 0;
+  auto* const room = static_cast<std::byte*>(
+      a_bytes + b_bytes + c_bytes == 0 ? nullptr : blas.room(ctx, a_bytes + b_bytes + c_bytes));
+  const void *const left = inputs.get(a, a_count, room), *const right =
+                                                             inputs.get(b, b_count, room + a_bytes);
+  void* const out = shortens ? room + a_bytes + b_bytes : c;
+  const cudaDataType input = name_of(input_type(precision)),
+                     output = shortens ? CUDA_R_32F : name_of(c_type);
+  const cublasComputeType_t type = compute_type(precision);
   blas.check(count == 1 ? blas.functions().GemmEx_64(blas.handle(), op_b, op_a, n, m, k, &alpha,
                                                      right, input, b_row, left, input, a_row, &beta,
-                                                     c, output, n, type, CUBLAS_GEMM_DEFAULT)
+                                                     out, output, n, type, CUBLAS_GEMM_DEFAULT)
                         : blas.functions().GemmStridedBatchedEx_64(
                               blas.handle(), op_b, op_a, n, m, k, &alpha, right, input, b_row,
-                              k * n, left, input, a_row, m * k, &beta, c, output, n, m * n, count,
+                              k * n, left, input, a_row, m * k, &beta, out, output, n, m * n, count,
                               type, CUBLAS_GEMM_DEFAULT),
              "multiplying matrices");
+  if (shortens) shorten(ctx, c_type, c_count, static_cast<const float*>(out), c);
 }
 
 namespace {

@@ -5,16 +5,41 @@
 namespace shoal::ops::cuda {
 namespace {
 
+// A thread converts one pack of numbers of 16 bits.
+template <class N>
+constexpr int kLanes = Pack<N>::kSize;
+
+// work(first number, how many, whether they are all a pack's and aligned) for each pack.
+template <class N, class Work>
+void each_pack(Context& ctx, const char* name, std::int64_t count, bool aligned, Work work) {
+  each(ctx, name, (count + kLanes<N> - 1) / kLanes<N>, [=] __host__ __device__(std::int64_t pack) {
+    const std::int64_t i = pack * kLanes<N>, left = count - i;
+    const int some = left < kLanes<N> ? static_cast<int>(left) : kLanes<N>;
+    work(i, some, aligned && some == kLanes<N>);
+  });
+}
+
 template <class N>
 void shorten_to(Context& ctx, std::int64_t count, const float* from, N* to) {
-  each(ctx, "shorten", count,
-       [=] __host__ __device__(std::int64_t i) { to[i] = number<N>(from[i]); });
+  each_pack<N>(ctx, "shorten", count, is_aligned(from) && is_aligned(to),
+               [=] __host__ __device__(std::int64_t i, int some, bool whole) {
+                 const auto floats = load<float, kLanes<N>>(from + i, some, whole);
+                 Pack<N> shorts{};
+                 for (int k = 0; k < kLanes<N>; ++k) shorts.at[k] = number<N>(floats.at[k]);
+                 store(shorts, to + i, some, whole);
+               });
 }
 
 template <class N>
 void widen_from(Context& ctx, std::int64_t count, const N* from, float* to, bool adds) {
-  each(ctx, "widen", count,
-       [=] __host__ __device__(std::int64_t i) { to[i] = (adds ? to[i] : 0) + value(from[i]); });
+  each_pack<N>(ctx, "widen", count, is_aligned(from) && is_aligned(to),
+               [=] __host__ __device__(std::int64_t i, int some, bool whole) {
+                 const Pack<N> shorts = load(from + i, some, whole);
+                 Pack<float, kLanes<N>> floats{};
+                 if (adds) floats = load<float, kLanes<N>>(to + i, some, whole);
+                 for (int k = 0; k < kLanes<N>; ++k) floats.at[k] += value(shorts.at[k]);
+                 store(floats, to + i, some, whole);
+               });
 }
 
 }  // namespace
