@@ -155,19 +155,32 @@ TEST(BatchNorm, DoesWhatFollowsItToo) {
                   shift = rounded(draw(desc.channels, 4));
     const Moments batch = moments(desc, x);
     const Numbers n = normalized(desc, x, batch);
-    Numbers y = n, g_factor = zeros(desc.channels), g_shift = g_factor, scaled = dy;
+    Numbers y = n, before_relu = dy;
+    const auto channel = [&](std::size_t i) {
+      return i / static_cast<std::size_t>(desc.inner) % static_cast<std::size_t>(desc.channels);
+    };
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const std::size_t c =
-          i / static_cast<std::size_t>(desc.inner) % static_cast<std::size_t>(desc.channels);
-      y[i] = factor[c] * n[i] + shift[c];
+      y[i] = factor[channel(i)] * n[i] + shift[channel(i)];
+      before_relu[i] = y[i] > 0 ? dy[i] : 0.25 * dy[i];
       y[i] = y[i] > 0 ? y[i] : 0.25 * y[i];
-      g_factor[c] += dy[i] * n[i];
-      g_shift[c] += dy[i];
-      scaled[i] = dy[i] * factor[c];
     }
-    const Numbers dx = slope([&](const Numbers&v) { return normalized(desc, v, moments(desc, v)); },
-                             x, scaled),
-                  global_dx = normalized(desc, scaled, {zeros(desc.channels), batch.variance});
+    struct Gradients {
+      Numbers factor, shift, x;
+    };
+    const auto gradients = [&](const Numbers& scaled_dy, bool global) {
+      Gradients all{zeros(desc.channels), zeros(desc.channels), scaled_dy};
+      for (std::size_t i = 0; i < n.size(); ++i) {
+        all.factor[channel(i)] += scaled_dy[i] * n[i];
+        all.shift[channel(i)] += scaled_dy[i];
+        all.x[i] *= factor[channel(i)];
+      }
+      const auto normalize = [&](const Numbers& v) {
+        return normalized(desc, v, moments(desc, v));
+      };
+      all.x = global ? normalized(desc, all.x, {zeros(desc.channels), batch.variance})
+                     : slope(normalize, x, all.x);
+      return all;
+    };
     each_kernel<BatchNormDesc, BatchNormKernel>(
         cpu_backend().batch_norm, desc, [&](BatchNormKernel& kernel, Context& context) {
           Guarded gx(x), gdy(dy), gfactor(factor), gshift(shift);
@@ -185,18 +198,28 @@ TEST(BatchNorm, DoesWhatFollowsItToo) {
           sum_of_means.expect(means, "running means", 9);
           sum_of_variances.expect(variances, "running variances", 9), weight.expect({2}, "weight");
           gx.expect(y, "y in place", 9), kept.expect(n, "n", 9);
-          for (const bool global : {false, true}) {
-            Guarded sums(g_factor), shifts = Guarded::poisoned(desc.channels);
-            const AfterNormBackward backward{&*gfactor, {&*sums, true}, {&*shifts, false}};
+          struct Case {
+            bool global, relu;
+          };
+          for (const auto& [global, relu] : {Case{false, false}, {false, true}, {true, false}}) {
+            SCOPED_TRACE(str("global ", global, " relu ", relu));
+            const Gradients want = gradients(relu ? before_relu : dy, global);
+            Guarded sums(want.factor), shifts = Guarded::poisoned(desc.channels);
+            const AfterNormBackward backward{
+                .factor = &*gfactor,
+                .shift = &*gshift,
+                .slope = relu ? std::optional<float>(0.25f) : std::nullopt,
+                .g_factor = {&*sums, true},
+                .g_shift = {&*shifts, false}};
             const auto call =
                 global ? &BatchNormKernel::backward_global : &BatchNormKernel::backward_batch;
             (kernel.*call)(context, {&*kept, true}, *mean, *variance, *gdy, backward, &*gdx);
-            gdx.expect(global ? global_dx : dx, "dx", kLoose);
+            gdx.expect(want.x, "dx", kLoose);
             (kernel.*call)(context, {&*kept, true}, *mean, *variance, *gdy, backward, nullptr);
-            Numbers thrice = g_factor;
+            Numbers thrice = want.factor;
             for (double& sum : thrice) sum *= 3;
             sums.expect(thrice, "g_factor, added twice", kLoose);
-            shifts.expect(g_shift, "g_shift", kLoose);
+            shifts.expect(want.shift, "g_shift", kLoose);
           }
         });
   }

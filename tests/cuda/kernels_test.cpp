@@ -150,20 +150,26 @@ TEST_P(CudaKernels, BatchNormIsTheCpus) {
          },
          kRounding},
         {"backward_batch, with what follows",
-         {drawn(x), drawn(c), positive(c), drawn(x), blank(x), drawn(c), drawn(c), blank(c)},
+         {drawn(x), drawn(c), positive(c), drawn(x), blank(x), drawn(c), drawn(c), blank(c),
+          drawn(c)},
          [=](Context& ctx, Ts& t) {
-           kernel(ctx)->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[3],
-                                       {&t[5], {&t[6], true}, {&t[7], false}}, &t[4]);
+           kernel(ctx)->backward_batch(
+               ctx, {&t[0], false}, t[1], t[2], t[3],
+               {.factor = &t[5], .g_factor = {&t[6], true}, .g_shift = {&t[7], false}}, &t[4]);
            kernel(ctx)->backward_batch(ctx, {&t[0], true}, t[1], t[2], t[3],
-                                       {&t[5], {&t[6], true}, {}}, nullptr);
+                                       {.factor = &t[5], .g_factor = {&t[6], true}}, nullptr);
+           kernel(ctx)->backward_batch(
+               ctx, {&t[0], true}, t[1], t[2], t[3],
+               {.factor = &t[5], .shift = &t[8], .slope = 0.5f, .g_factor = {&t[6], true}}, &t[3]);
          },
          4 * kRounding},
         {"backward_global",
          {drawn(c), positive(c), drawn(x), blank(x), drawn(x), drawn(c), drawn(c), blank(c)},
          [=](Context& ctx, Ts& t) {
            kernel(ctx)->backward_global(ctx, {}, t[0], t[1], t[2], {}, &t[3]);
-           kernel(ctx)->backward_global(ctx, {&t[4], true}, t[0], t[1], t[2],
-                                        {&t[5], {&t[6], true}, {&t[7], false}}, &t[2]);
+           kernel(ctx)->backward_global(
+               ctx, {&t[4], true}, t[0], t[1], t[2],
+               {.factor = &t[5], .g_factor = {&t[6], true}, .g_shift = {&t[7], false}}, &t[2]);
          },
          kRounding},
     });

@@ -127,9 +127,16 @@ struct KeptAfterNorm {
 };
 struct KeptAfterNormBackward {
   KeptAfterNormBackward(Context& ctx, const ops::AfterNormBackward& after)
-      : factor(ctx, after.factor), g_factor(ctx, after.g_factor), g_shift(ctx, after.g_shift) {}
-  ops::AfterNormBackward get() { return {factor.get(), g_factor.get(), g_shift.get()}; }
-  KeptPointer<const Tensor> factor;
+      : factor(ctx, after.factor),
+        shift(ctx, after.shift),
+        slope(after.slope),
+        g_factor(ctx, after.g_factor),
+        g_shift(ctx, after.g_shift) {}
+  ops::AfterNormBackward get() {
+    return {factor.get(), shift.get(), slope, g_factor.get(), g_shift.get()};
+  }
+  KeptPointer<const Tensor> factor, shift;
+  std::optional<float> slope;
   KeptSum g_factor, g_shift;
 };
 struct KeptNormInput {

@@ -72,9 +72,9 @@ class Layer {
   // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and
   // ends the pass.
   virtual void forward(Context&, Bottoms, Tops) = 0;
-  // The passes of a layer behind it that a layer does. With kBoth the net calls the layer when it
-  // is the other's turn, not its own: the other's params have then their numbers of this pass, and
-  // its gradients leave when they are complete.
+  // The passes of a layer behind it that a layer does. With kBoth, and if the other has params, the
+  // net calls the layer when it is the other's turn, not its own: these params have then their
+  // numbers of this pass, and their gradients leave when they are complete.
   enum class TakesOver {
     kNothing,
     kForward,  // its forward pass does the other's, too; the other does its own backward pass

@@ -75,7 +75,9 @@ class BatchNorm final : public Layer {
     }
     if (next.param().type() == "ReLU" && !slope_ && slope >= 0) {
       slope_ = slope;
-      return TakesOver::kForward;
+      // backward finds by what it normalized which numbers passed, and needs that with running
+      // statistics for nothing else
+      return global_ ? TakesOver::kForward : TakesOver::kBoth;
     }
     return TakesOver::kNothing;
   }
@@ -100,8 +102,11 @@ class BatchNorm final : public Layer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    const ops::AfterNormBackward after{
-        .factor = scale_param(0), .g_factor = scale_gradient(0), .g_shift = scale_gradient(1)};
+    const ops::AfterNormBackward after{.factor = scale_param(0),
+                                       .shift = scale_param(1),
+                                       .slope = global_ ? std::optional<float>() : slope_,
+                                       .g_factor = scale_gradient(0),
+                                       .g_shift = scale_gradient(1)};
     CHECK(!global_ || training() || after.g_factor.tensor == nullptr)
         << name() << " keeps what it normalizes by running statistics in training only";
     const Tensor* const bottom = global_ ? nullptr : &bottoms[0]->data;

@@ -71,6 +71,8 @@ void NetBuilder::fuse() {
     wires.fused_into = net_.layers_[maker].get();
     wires.forward = -1;
     if (takes != TakesOver::kBoth) continue;
+    wires.backward = -1;
+    if (net_.layers_[follower]->params().empty()) continue;
     wires.forward = wires.backward = maker;
     own.forward = own.backward = -1;
   }

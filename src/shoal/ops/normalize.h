@@ -56,10 +56,13 @@ struct AfterNorm {
   Tensor* normalized = nullptr;    // n is written there too, unless null
 };
 
-// The part of AfterNorm that a backward pass does. dy is the gradient of the ReLU's bottom.
+// The part of AfterNorm that a backward pass does. dy is the gradient of the ReLU's top or, without
+// slope, of its bottom. Which numbers the ReLU let pass is found from n, factor and shift.
 struct AfterNormBackward {
   const Tensor* factor = nullptr;  // (C); null: ones
-  SumInto g_factor, g_shift;       // as in scale_backward
+  const Tensor* shift = nullptr;   // (C); null: zeros. For the ReLU alone
+  std::optional<float> slope{};    // of the ReLU; none: its backward pass is not done here
+  SumInto g_factor{}, g_shift{};   // as in scale_backward
 };
 
 // The input of a backward pass: x, or n if is_normalized.
@@ -83,7 +86,7 @@ class BatchNormKernel : public Kernel {
   virtual void backward_batch(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                               const Tensor& dy, AfterNormBackward after, Tensor* dx) = 0;
   // Overwrites dx, unless it is null, with the gradient through forward_global. x is needed only
-  // for g_factor.
+  // for g_factor; a ReLU's backward pass is not done.
   virtual void backward_global(Context& ctx, NormInput x, const Tensor& mean,
                                const Tensor& variance, const Tensor& dy, AfterNormBackward after,
                                Tensor* dx) = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "shoal/base/log.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
@@ -54,10 +55,12 @@ class BatchNorm final : public BatchNormKernel {
       const float along = static_cast<float>(to.factor_of(c) * sums.plain / count_),
                   across = static_cast<float>(to.factor_of(c) * sums.products / count_ * n.stretch);
       const float factor = to.factor_of(c);
-      each_run(c, [&](std::int64_t at) {
-        for (std::int64_t i = at; i < at + desc_.inner; ++i)
-          to.out[i] =
-              (factor * to.slope[i] - along - across * ((to.in[i] - n.center) * n.stretch)) *
+      each_block(c, [&](std::int64_t at, std::int64_t count) {
+        float block[kBlock];
+        const float* const slope = before_relu(to, c, n, at, count, block);
+        for (std::int64_t i = 0; i < count; ++i)
+          to.out[at + i] =
+              (factor * slope[i] - along - across * ((to.in[at + i] - n.center) * n.stretch)) *
               n.inverse;
       });
     });
@@ -65,6 +68,7 @@ class BatchNorm final : public BatchNormKernel {
 
   void backward_global(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                        const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
+    CHECK(!after.slope);
     // without x no products are wanted
     const bool products = after.g_factor.tensor != nullptr;
     const Backward to(products ? x.tensor->in() : dy.in(), dy, after, dx);
@@ -130,12 +134,15 @@ class BatchNorm final : public BatchNormKernel {
         : in(in),
           slope(dy.in()),
           factor(after.factor != nullptr ? after.factor->in() : nullptr),
+          shift(after.shift != nullptr ? after.shift->in() : nullptr),
+          relu(after.slope),
           out(dx != nullptr ? dx->out() : nullptr),
           g_factor(after.g_factor),
           g_shift(after.g_shift) {}
     bool sums() const { return g_factor.numbers != nullptr || g_shift.numbers != nullptr; }
     float factor_of(std::int64_t c) const { return factor != nullptr ? factor[c] : 1; }
-    const float *in, *slope, *factor;
+    const float *in, *slope, *factor, *shift;
+    std::optional<float> relu;
     float* out;
     SumTarget g_factor, g_shift;
   };
@@ -143,29 +150,43 @@ class BatchNorm final : public BatchNormKernel {
   // The sums of the gradient, and of it times the centered input; puts those that are asked for.
   PairSums add_up(const Backward& to, std::int64_t c, const Normal& n) const {
     PairSums sums;
-    each_run(
-        c, [&](std::int64_t at) { sums.add(to.slope + at, 0, to.in + at, n.center, desc_.inner); });
+    each_block(c, [&](std::int64_t at, std::int64_t count) {
+      float block[kBlock];
+      sums.add(before_relu(to, c, n, at, count, block), 0, to.in + at, n.center, count);
+    });
     to.g_factor.put(c, sums.products * n.stretch);
     to.g_shift.put(c, sums.plain);
     return sums;
   }
 
+  // The gradient of what the ReLU got, of `count` numbers from `at` on: of what follows it, in
+  // `block`; that of the call itself where there is no ReLU.
+  static const float* before_relu(const Backward& to, std::int64_t c, const Normal& n,
+                                  std::int64_t at, std::int64_t count, float* block) {
+    if (!to.relu) return to.slope + at;
+    const float factor = to.factor_of(c), shift = to.shift != nullptr ? to.shift[c] : 0,
+                below = *to.relu;
+    const float *const in = to.in + at, *const slope = to.slope + at;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float made = factor * ((in[i] - n.center) * n.stretch) + shift;
+      block[i] = made > 0 ? slope[i] : below * slope[i];
+    }
+    return block;
+  }
+
   float inverse_deviation(float variance) const { return 1 / std::sqrt(variance + desc_.eps); }
 
   void normalize(std::int64_t c, const Forward& to, float mean, float variance) const {
-    constexpr std::int64_t kBlock = 2048;  // stays in the first cache from step to step
     const float inverse = inverse_deviation(variance);
     const float factor = to.factor != nullptr ? to.factor[c] : 1,
                 shift = to.shift != nullptr ? to.shift[c] : 0;
     float* const normalized = to.normalized != nullptr ? to.normalized : to.out;
-    each_run(c, [&](std::int64_t run) {
-      for (std::int64_t at = run; at < run + desc_.inner; at += kBlock) {
-        const std::int64_t end = std::min(at + kBlock, run + desc_.inner);
-        for (std::int64_t i = at; i < end; ++i) normalized[i] = (to.in[i] - mean) * inverse;
-        if (to.factor != nullptr || normalized != to.out)
-          for (std::int64_t i = at; i < end; ++i) to.out[i] = factor * normalized[i] + shift;
-        if (to.slope) relu_in_place(*to.slope, to.out + at, end - at);
-      }
+    each_block(c, [&](std::int64_t at, std::int64_t count) {
+      const std::int64_t end = at + count;
+      for (std::int64_t i = at; i < end; ++i) normalized[i] = (to.in[i] - mean) * inverse;
+      if (to.factor != nullptr || normalized != to.out)
+        for (std::int64_t i = at; i < end; ++i) to.out[i] = factor * normalized[i] + shift;
+      if (to.slope) relu_in_place(*to.slope, to.out + at, count);
     });
   }
 
@@ -182,6 +203,16 @@ class BatchNorm final : public BatchNormKernel {
   template <class F>
   void each_run(std::int64_t c, F f) const {
     for (std::int64_t n = 0; n < desc_.images; ++n) f((n * desc_.channels + c) * desc_.inner);
+  }
+
+  static constexpr std::int64_t kBlock = 2048;  // stays in the first cache from step to step
+  // f(first number, how many) for each block of channel c's runs.
+  template <class F>
+  void each_block(std::int64_t c, F f) const {
+    each_run(c, [&](std::int64_t run) {
+      for (std::int64_t at = 0; at < desc_.inner; at += kBlock)
+        f(run + at, std::min(kBlock, desc_.inner - at));
+    });
   }
 
   BatchNormDesc desc_;

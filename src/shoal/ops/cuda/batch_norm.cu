@@ -2,7 +2,7 @@
 #include <cmath>
 #include <memory>
 
-#include "shoal/ops/cuda/channels.h"
+#include "shoal/ops/cuda/channel_sums.h"
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/ops/cuda/relu.h"
 
@@ -13,13 +13,44 @@ BroadcastDims dims_of(const BatchNormDesc& desc) {
   return {.outer = desc.images, .dim = desc.channels, .inner = desc.inner};
 }
 
+// What a channel's numbers are normalized with, forward: (x - center) * inverse * factor + shift.
+struct alignas(16) Normalization {
+  float center, inverse, factor, shift;
+};
+// How a channel's numbers became what a ReLU got, and what its gradient becomes before it.
+struct alignas(16) Gate {
+  float center, stretch, factor, shift;
+  __host__ __device__ float operator()(const Relu& relu, float x, float dy) const {
+    return relu.backward(factor * ((x - center) * stretch) + shift, dy);
+  }
+};
+// Backward: the gradient is gain * dy - offset - bend * (x - center).
+struct Slope {
+  Gate gate;
+  float gain, bend, offset;
+};
+
 __host__ __device__ inline float inverse_deviation(float variance, float eps) {
   return 1 / std::sqrt(variance + eps);
 }
 
-// x in this order.
+// How a channel's mean and variance become its Normalization.
+struct Normalizing {
+  Normalizing(Context& ctx, float eps, const AfterNorm& after)
+      : eps(eps),
+        factor(after.factor != nullptr ? read(ctx, *after.factor) : nullptr),
+        shift(after.shift != nullptr ? read(ctx, *after.shift) : nullptr) {}
+  __host__ __device__ Normalization of(std::int64_t c, float mean, float variance) const {
+    return {mean, inverse_deviation(variance, eps), factor != nullptr ? factor[c] : 1.0f,
+            shift != nullptr ? shift[c] : 0.0f};
+  }
+  float eps;
+  const float *factor, *shift;  // or null
+};
+
+// x in this order. Puts each channel's mean, variance and Normalization.
 void measure(Context& ctx, const Order& order, const void* x, float* mean, float* variance,
-             const RunningSums& running) {
+             const RunningSums& running, const Normalizing& normalizing, Normalization* channels) {
   const std::int64_t inner = order.dims.inner;
   const Reader some{x, order.type};
   float *sum_of_means = nullptr, *sum_of_variances = nullptr, *weight = nullptr;
@@ -33,14 +64,16 @@ void measure(Context& ctx, const Order& order, const void* x, float* mean, float
   // Some number of the channel is taken off: squares stay small where the mean is large.
   sum_channels<TwoSums>(
       ctx, "batch normalization's sums", order,
-      [=] __host__ __device__(std::int64_t c, float number) {
-        const double v = number - some[c * inner];
-        return TwoSums{v, v * v};
+      [=] __host__ __device__(std::int64_t c) { return some[c * inner]; },
+      [=] __host__ __device__(float one, float number) {
+        const float v = number - one;
+        return TwoFloats{v, v * v};
       },
       [=] __host__ __device__(std::int64_t c, TwoSums sums) {
         const double offset = sums.first / count, spread = sums.second / count - offset * offset;
         mean[c] = static_cast<float>(some[c * inner] + offset);
         variance[c] = static_cast<float>(spread < 0 ? 0.0 : spread);
+        channels[c] = normalizing.of(c, mean[c], variance[c]);
         if (weight == nullptr) return;
         const float unbiased = count > 1 ? static_cast<float>(count / (count - 1)) : 1.0f;
         sum_of_means[c] = sum_of_means[c] * fraction + mean[c];
@@ -51,106 +84,92 @@ void measure(Context& ctx, const Order& order, const void* x, float* mean, float
 }
 
 // Writes y, and after.normalized.
-void normalize(Context& ctx, const Order& order, float eps, const void* x, const float* mean,
-               const float* variance, const AfterNorm& after, Tensor& y) {
+void normalize(Context& ctx, const Order& order, const Normalization* channels, const void* x,
+               const AfterNorm& after, Tensor& y) {
   constexpr const char* kName = "batch normalization";
-  const float* const factor = after.factor != nullptr ? read(ctx, *after.factor) : nullptr;
-  const float* const shift = after.shift != nullptr ? read(ctx, *after.shift) : nullptr;
   void* const normalized =
       after.normalized != nullptr ? after.normalized->write(ctx, order.layout) : nullptr;
   void* const out = y.write(ctx, order.layout);
   const Relu relu(after.slope);
-  const ChannelOf channel(order.dims);
-  const auto results = [=] __host__ __device__(std::int64_t i, float number) {
-    const std::int64_t c = channel(i);
-    const float v = (number - mean[c]) * inverse_deviation(variance[c], eps);
-    const float scaled =
-        factor != nullptr ? factor[c] * v + (shift != nullptr ? shift[c] : 0.0f) : v;
-    return TwoFloats{relu(scaled), v};
+  const auto results = [=] __host__ __device__(const Normalization& of, float number) {
+    const float v = (number - of.center) * of.inverse;
+    return TwoFloats{relu(of.factor * v + of.shift), v};
   };
   if (normalized != nullptr)
-    return map_each(ctx, kName, order.type, y.count(), results, TwoTargets<void>{out, normalized},
-                    x);
-  map_each(
-      ctx, kName, order.type, y.count(),
-      [=] __host__ __device__(std::int64_t i, float number) { return results(i, number).first; },
+    return map_channels(ctx, kName, order, channels, results, TwoTargets<void>{out, normalized}, x);
+  map_channels(
+      ctx, kName, order, channels,
+      [=] __host__ __device__(const Normalization& of, float number) {
+        return results(of, number).first;
+      },
       out, x);
 }
-
-// Of a number that was normalized: (v - center) * stretch is the result.
-struct Normal {
-  const float *mean, *variance;  // mean null: v is the result itself
-  float eps;
-  __host__ __device__ float inverse(std::int64_t c) const {
-    return inverse_deviation(variance[c], eps);
-  }
-  __host__ __device__ float center(std::int64_t c) const {
-    return mean == nullptr ? 0.0f : mean[c];
-  }
-  __host__ __device__ float stretch(std::int64_t c) const {
-    return mean == nullptr ? 1.0f : inverse(c);
-  }
-};
 
 // A backward call's input and gradient, both in this order.
 struct Slopes {
   const void *x, *dy;
-  const float* factor;  // null: ones
-  Normal normal;
-  __host__ __device__ float factor_of(std::int64_t c) const {
-    return factor == nullptr ? 1.0f : factor[c];
+  const float *factor, *shift;   // null: ones, zeros
+  const float *mean, *variance;  // mean null: x is what was normalized
+  float eps;
+  Relu relu;
+  __host__ __device__ float inverse(std::int64_t c) const {
+    return inverse_deviation(variance[c], eps);
+  }
+  __host__ __device__ Gate gate(std::int64_t c) const {
+    const bool is_normalized = mean == nullptr;
+    return {is_normalized ? 0.0f : mean[c], is_normalized ? 1.0f : inverse(c),
+            factor == nullptr ? 1.0f : factor[c], shift == nullptr ? 0.0f : shift[c]};
+  }
+  // along: the mean of the gradient of what was normalized; across: that of it times the result.
+  __host__ __device__ Slope slope(std::int64_t c, float along, float across) const {
+    const Gate own = gate(c);
+    return {own, own.factor * inverse(c), across * own.stretch * inverse(c), along * inverse(c)};
   }
 };
 
-// along: the mean of the gradient of what was normalized; across: that of it times the result.
-struct Means {
-  float *along, *across;  // or null
-};
-
-// Also puts the sums that are asked for.
+// Puts the sums that are asked for, and each channel's Slope; channels null: that not.
 void add_up(Context& ctx, const Order& order, const Slopes& of, const AfterNormBackward& after,
-            const Means& means) {
+            Slope* channels) {
   const auto count = static_cast<double>(order.dims.outer * order.dims.inner);
   const SumTarget factors(ctx, after.g_factor), shifts(ctx, after.g_shift);
   sum_channels<TwoSums>(
       ctx, "sums of batch normalization's gradient", order,
-      [=] __host__ __device__(std::int64_t c, float x, float dy) {
-        return TwoSums{dy, double{dy} * (x - of.normal.center(c))};
+      [=] __host__ __device__(std::int64_t c) { return of.gate(c); },
+      [=] __host__ __device__(const Gate& gate, float x, float dy) {
+        const float slope = gate(of.relu, x, dy);
+        return TwoFloats{slope, slope * (x - gate.center)};
       },
       [=] __host__ __device__(std::int64_t c, TwoSums sums) {
-        const double products = sums.second * of.normal.stretch(c);
+        const Gate gate = of.gate(c);
+        const double products = sums.second * gate.stretch;
         factors.put(c, products);
         shifts.put(c, sums.first);
-        if (means.along == nullptr) return;
-        means.along[c] = static_cast<float>(of.factor_of(c) * sums.first / count);
-        means.across[c] = static_cast<float>(of.factor_of(c) * products / count);
+        if (channels != nullptr)
+          channels[c] = of.slope(c, static_cast<float>(gate.factor * sums.first / count),
+                                 static_cast<float>(gate.factor * products / count));
       },
       of.x, of.dy);
 }
 
-void differentiate(Context& ctx, const Order& order, const Slopes& of, const Means& means,
+void differentiate(Context& ctx, const Order& order, const Slopes& of, const Slope* channels,
                    Tensor& dx) {
-  const ChannelOf channel(order.dims);
-  map_each(
-      ctx, "batch normalization's gradient", order.type, dx.count(),
-      [=] __host__ __device__(std::int64_t i, float x, float dy) {
-        const std::int64_t c = channel(i);
-        const float result = (x - of.normal.center(c)) * of.normal.stretch(c);
-        return (of.factor_of(c) * dy - means.along[c] - means.across[c] * result) *
-               of.normal.inverse(c);
+  map_channels(
+      ctx, "batch normalization's gradient", order, channels,
+      [=] __host__ __device__(const Slope& slope, float x, float dy) {
+        return slope.gain * slope.gate(of.relu, x, dy) - slope.offset -
+               slope.bend * (x - slope.gate.center);
       },
       dx.write(ctx, order.layout), of.x, of.dy);
 }
 
 // With a mean and a variance that do not depend on x.
-void scale_by_deviation(Context& ctx, const Order& order, const Slopes& of, Tensor& dx) {
-  const ChannelOf channel(order.dims);
-  map_each(
-      ctx, "batch normalization's gradient", order.type, dx.count(),
-      [=] __host__ __device__(std::int64_t i, float dy) {
-        const std::int64_t c = channel(i);
-        return of.factor_of(c) * dy * of.normal.inverse(c);
-      },
+void scale_by_deviation(Context& ctx, const Order& order, const Slopes& of, Slope* channels,
+                        Tensor& dx) {
+  each(ctx, "batch normalization's factors", order.dims.dim,
+       [=] __host__ __device__(std::int64_t c) { channels[c] = of.slope(c, 0, 0); });
+  map_channels(
+      ctx, "batch normalization's gradient", order, channels,
+      [=] __host__ __device__(const Slope& slope, float dy) { return slope.gain * dy; },
       dx.write(ctx, order.layout), of.dy);
 }
 
@@ -158,57 +177,72 @@ class BatchNorm final : public BatchNormKernel {
  public:
   BatchNorm(const BatchNormDesc& desc, const Device& device)
       : desc_(desc),
-        means_(device.allocate(static_cast<std::size_t>(2 * desc.channels) * sizeof(float))) {}
+        channels_(device.allocate(static_cast<std::size_t>(desc.channels) * sizeof(Slope))) {}
 
   void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,
                      RunningSums running, AfterNorm after, Tensor& y) override {
     const Order order(dims_of(desc_), x.layout());
     const void* const in = x.read(ctx, order.layout);
-    float *const means = write(ctx, mean), *const variances = write(ctx, variance);
-    measure(ctx, order, in, means, variances, running);
-    normalize(ctx, order, desc_.eps, in, means, variances, after, y);
+    auto* const channels = of_channels<Normalization>();
+    measure(ctx, order, in, write(ctx, mean), write(ctx, variance), running,
+            Normalizing(ctx, desc_.eps, after), channels);
+    normalize(ctx, order, channels, in, after, y);
   }
 
   void forward_global(Context& ctx, const Tensor& x, const Tensor& mean, const Tensor& variance,
                       AfterNorm after, Tensor& y) override {
     const Order order(dims_of(desc_), x.layout());
     const void* const in = x.read(ctx, order.layout);
-    normalize(ctx, order, desc_.eps, in, read(ctx, mean), read(ctx, variance), after, y);
+    const float *const means = read(ctx, mean), *const variances = read(ctx, variance);
+    const Normalizing normalizing(ctx, desc_.eps, after);
+    auto* const channels = of_channels<Normalization>();
+    each(ctx, "batch normalization's factors", desc_.channels,
+         [=] __host__ __device__(std::int64_t c) {
+           channels[c] = normalizing.of(c, means[c], variances[c]);
+         });
+    normalize(ctx, order, channels, in, after, y);
   }
 
   void backward_batch(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                       const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
     const Order order(dims_of(desc_), common_layout(*x.tensor, dy));
     const Slopes of = slopes(ctx, order, x, mean, variance, dy, after);
-    float* const along = reinterpret_cast<float*>(means_->data());
-    const Means means{along, along + desc_.channels};
-    add_up(ctx, order, of, after, means);
-    if (dx != nullptr) differentiate(ctx, order, of, means, *dx);
+    auto* const channels = of_channels<Slope>();
+    add_up(ctx, order, of, after, channels);
+    if (dx != nullptr) differentiate(ctx, order, of, channels, *dx);
   }
 
   void backward_global(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                        const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
+    CHECK(!after.slope);
     // without x no products are wanted
     if (after.g_factor.tensor == nullptr) x = {&dy, false};
     const Order order(dims_of(desc_), common_layout(*x.tensor, dy));
     const Slopes of = slopes(ctx, order, x, mean, variance, dy, after);
     if (after.g_factor.tensor != nullptr || after.g_shift.tensor != nullptr)
-      add_up(ctx, order, of, after, {nullptr, nullptr});
-    if (dx != nullptr) scale_by_deviation(ctx, order, of, *dx);
+      add_up(ctx, order, of, after, nullptr);
+    if (dx != nullptr) scale_by_deviation(ctx, order, of, of_channels<Slope>(), *dx);
   }
 
  private:
+  template <class T>
+  T* of_channels() const {
+    return reinterpret_cast<T*>(channels_->data());
+  }
   Slopes slopes(Context& ctx, const Order& order, const NormInput& x, const Tensor& mean,
                 const Tensor& variance, const Tensor& dy, const AfterNormBackward& after) const {
-    return {
-        .x = x.tensor->read(ctx, order.layout),
-        .dy = dy.read(ctx, order.layout),
-        .factor = after.factor != nullptr ? read(ctx, *after.factor) : nullptr,
-        .normal = {x.is_normalized ? nullptr : read(ctx, mean), read(ctx, variance), desc_.eps}};
+    return {.x = x.tensor->read(ctx, order.layout),
+            .dy = dy.read(ctx, order.layout),
+            .factor = after.factor != nullptr ? read(ctx, *after.factor) : nullptr,
+            .shift = after.shift != nullptr ? read(ctx, *after.shift) : nullptr,
+            .mean = x.is_normalized ? nullptr : read(ctx, mean),
+            .variance = read(ctx, variance),
+            .eps = desc_.eps,
+            .relu = Relu(after.slope)};
   }
 
   BatchNormDesc desc_;
-  std::shared_ptr<Memory> means_;  // the last backward's Means; scratch is taken by its sums
+  std::shared_ptr<Memory> channels_;  // of the call under way: its Normalizations or Slopes
 };
 
 }  // namespace

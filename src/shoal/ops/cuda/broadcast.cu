@@ -2,7 +2,7 @@
 #include "shoal/ops/broadcast.h"
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/channels.h"
+#include "shoal/ops/cuda/channel_sums.h"
 #include "shoal/ops/cuda/elementary.h"
 
 namespace shoal::ops::cuda {
@@ -61,9 +61,9 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
     const void* const in = x.read(ctx, order.layout);
     const SumTarget factors(ctx, g_factor), shifts(ctx, g_shift);
     sum_channels<TwoSums>(
-        ctx, "scale's gradients", order,
-        [=] __host__ __device__(std::int64_t, float slope, float v) {
-          return TwoSums{double{slope} * v, slope};
+        ctx, "scale's gradients", order, NoConstant(),
+        [=] __host__ __device__(float, float slope, float v) {
+          return TwoFloats{slope * v, slope};
         },
         [=] __host__ __device__(std::int64_t d, TwoSums sums) {
           factors.put(d, sums.first);
@@ -88,8 +88,8 @@ void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, Su
   const void* const grad = g.read(ctx, order.layout);
   const SumTarget shifts(ctx, g_shift);
   sum_channels<double>(
-      ctx, "shift's gradient", order,
-      [=] __host__ __device__(std::int64_t, float slope) { return double{slope}; },
+      ctx, "shift's gradient", order, NoConstant(),
+      [=] __host__ __device__(float, float slope) { return slope; },
       [=] __host__ __device__(std::int64_t d, double sum) { shifts.put(d, sum); }, grad);
 }
 

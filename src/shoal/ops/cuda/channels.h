@@ -1,4 +1,6 @@
-// Sums and loops over tensors that are seen as outer x dim x inner numbers, by dim.
+// Loops over tensors that are seen as outer x dim x inner numbers, with constants of each channel.
+//
+// For .cu files alone.
 #pragma once
 
 #include "shoal/ops/broadcast.h"
@@ -29,116 +31,100 @@ struct Order {
   BroadcastDims dims;
 };
 
-// Where a kernel puts the sums that a caller asked for by SumInto.
-struct SumTarget {
-  SumTarget(Context& ctx, SumInto into) : add(into.add) {
-    if (into.tensor != nullptr) numbers = add ? mut(ctx, *into.tensor) : write(ctx, *into.tensor);
-  }
-  __host__ __device__ void put(std::int64_t d, double sum) const {
-    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
-  }
-  float* numbers = nullptr;
-  bool add;
-};
-
-// The numbers that sums are made of: of one tensor, or of two in the same order.
-template <class N, int kInputs>
-struct Summands {
-  const N* of[kInputs];
-};
-template <class N>
-__host__ __device__ auto term_of(const auto& term, std::int64_t d, const N (&v)[1]) {
-  return term(d, value(v[0]));
-}
-template <class N>
-__host__ __device__ auto term_of(const auto& term, std::int64_t d, const N (&v)[2]) {
-  return term(d, value(v[0]), value(v[1]));
-}
-
-// For numbers with dim last: sums of pieces of columns, kLanes columns a thread, whose neighbours
-// read neighbours. A functor, since an extended lambda may not be generic.
-template <class T, int kLanes, int kInputs, class N, class Term>
-struct ColumnSums {
-  Summands<N, kInputs> in;
-  std::int64_t outer, size;  // rows: all, and of a piece
-  Divisor packs;             // of a row
-  Term term;
-  T* partial;  // (piece, column)
-  __host__ __device__ void operator()(std::int64_t i) const {
-    const std::int64_t piece = i / packs, d = i % packs * kLanes, dim = packs.value() * kLanes;
-    const std::int64_t first = piece * size, last = first + size < outer ? first + size : outer;
-    T sums[kLanes] = {};
-#ifdef __CUDA_ARCH__  // so that several rows are on their way at once
-#pragma unroll 4
-#endif
-    for (std::int64_t row = first; row < last; ++row) {
-      Pack<N, kLanes> packs_of[kInputs];
-      for (int k = 0; k < kInputs; ++k)
-        packs_of[k] = *reinterpret_cast<const Pack<N, kLanes>*>(in.of[k] + row * dim + d);
-      for (int lane = 0; lane < kLanes; ++lane) {
-        N v[kInputs];
-        for (int k = 0; k < kInputs; ++k) v[k] = packs_of[k].at[lane];
-        sums[lane] = sums[lane] + term_of(term, d + lane, v);
-      }
-    }
-    for (int lane = 0; lane < kLanes; ++lane) partial[piece * dim + d + lane] = sums[lane];
+// f(constants of a channel, x...) as a function of an element.
+template <class C, class F>
+struct OfChannel {
+  ChannelOf channel;
+  const C* constants;
+  F f;
+  template <class... X>
+  __host__ __device__ auto operator()(std::int64_t i, X... x) const {
+    return f(constants[channel(i)], x...);
   }
 };
 
-template <class T, int kLanes, int kInputs, class N, class Term, class Put>
-void sum_columns(Context& ctx, const char* name, std::int64_t outer, std::int64_t dim, Term term,
-                 Put put, Summands<N, kInputs> in) {
-  // at least so many rows a piece, and about as many threads as a large GPU has at work
-  constexpr std::int64_t kPiece = 16, kAtWork = std::int64_t{1} << (kLanes == 1 ? 18 : 17);
-  const std::int64_t pieces = std::clamp<std::int64_t>(
-      (outer + kPiece - 1) / kPiece, 1, std::max<std::int64_t>(1, kAtWork * kLanes / dim));
-  T* const partial =
-      reinterpret_cast<T*>(ctx.scratch(dim * pieces * std::int64_t{sizeof(T) / 4}).data());
-  each(ctx, name, dim / kLanes * pieces,
-       ColumnSums<T, kLanes, kInputs, N, Term>{in, outer, (outer + pieces - 1) / pieces,
-                                               Divisor(dim / kLanes), term, partial});
-  reduce<T>(
-      ctx, name, dim, pieces,
-      [=] __host__ __device__(std::int64_t d, std::int64_t piece) {
-        return partial[piece * dim + d];
-      },
-      Add(), put);
+// Packs of several rows, so that they are on their way together.
+template <int kSize, int kRows, class T>
+struct PacksOf {
+  Pack<T, kSize> row[kRows];
+};
+template <int kSize, int kRows, class T>
+__host__ __device__ PacksOf<kSize, kRows, T> load_rows(const T* from, std::int64_t step, int rows) {
+  PacksOf<kSize, kRows, T> packs{};
+  for (int r = 0; r < kRows; ++r)
+    if (r < rows) packs.row[r] = load<T, kSize>(from + r * step, kSize, true);
+  return packs;
 }
 
-template <class T, int kInputs, class N, class Term, class Put>
-void sum_channels_of(Context& ctx, const char* name, const BroadcastDims& dims, Term term, Put put,
-                     Summands<N, kInputs> in) {
-  constexpr int kLanes = Pack<N>::kSize;
-  constexpr std::int64_t kWide = 8;
-  if (dims.inner == 1 && dims.dim >= kWide) {
-    const bool whole = dims.dim % kLanes == 0 && std::ranges::all_of(in.of, is_aligned);
-    if (whole) return sum_columns<T, kLanes>(ctx, name, dims.outer, dims.dim, term, put, in);
-    return sum_columns<T, 1>(ctx, name, dims.outer, dims.dim, term, put, in);
+// The work of one of `threads` threads on rows of packs of channels: one pack in each row that it
+// comes to, whose constants it reads once.
+template <int kSize, class C, class F, class To, class... T>
+__host__ __device__ void map_columns_of(std::int64_t thread, std::int64_t threads,
+                                        std::int64_t rows, std::int64_t packs, const C* constants,
+                                        const F& f, To to, const T*... x) {
+  constexpr int kAtOnce = sizeof...(T) == 1 ? 4 : 2;
+  const std::int64_t step = threads / packs, pack = thread % packs;
+  if (thread >= step * packs) return;
+  C own[kSize];
+  for (int k = 0; k < kSize; ++k) own[k] = constants[pack * kSize + k];
+  const std::int64_t distance = step * packs * kSize;  // from one of its packs to the next
+  const auto put = [&](std::int64_t i, int some, const auto&... of) {
+    for (int r = 0; r < kAtOnce; ++r, i += distance)
+      if (r < some)
+        put_pack(
+            to, i, kSize, true, [&](std::int64_t at, auto... v) { return f(own[at - i], v...); },
+            of.row[r]...);
+  };
+  for (std::int64_t row = thread / packs; row < rows; row += kAtOnce * step) {
+    const std::int64_t i = (row * packs + pack) * kSize, left = (rows - row + step - 1) / step;
+    const int some = left < kAtOnce ? static_cast<int>(left) : kAtOnce;
+    put(i, some, load_rows<kSize, kAtOnce>(x + i, distance, some)...);
   }
-  const Divisor inner(dims.inner);
-  // from the end of a channel's stretch to the next
-  const std::int64_t gap = (dims.dim - 1) * dims.inner;
-  sum_rows<T>(
-      ctx, name, dims.dim, dims.outer * dims.inner,
-      [=] __host__ __device__(std::int64_t d, std::int64_t c) {
-        const std::int64_t i = c + c / inner * gap + d * inner.value();
-        N v[kInputs];
-        for (int k = 0; k < kInputs; ++k) v[k] = in.of[k][i];
-        return term_of(term, d, v);
-      },
-      put);
+}
+template <int kSize, class C, class F, class To, class... T>
+__global__ void map_columns_kernel(std::int64_t rows, std::int64_t packs, const C* constants, F f,
+                                   To to, const T*... x) {
+  map_columns_of<kSize>(std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                        std::int64_t{gridDim.x} * blockDim.x, rows, packs, constants, f, to, x...);
 }
 
-// put(d, the sum of term(d, x's number) over the numbers of d) for each d; with a second tensor in
-// the same order, of term(d, x's number, its number). Takes the context's scratch.
-template <class T, class Term, class Put, class... X>
-void sum_channels(Context& ctx, const char* name, const Order& order, Term term, Put put,
+template <int kSize, class C, class F, class To, class... T>
+void map_columns(Context& ctx, const char* name, std::int64_t rows, std::int64_t packs,
+                 const C* constants, F f, To to, const T*... x) {
+  shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
+  const auto blocks_of = [](std::int64_t threads) { return (threads + kThreads - 1) / kThreads; };
+  // enough to fill a large GPU, and few enough that a thread reads its constants for several rows
+  constexpr std::int64_t kMost = 264;
+  const std::int64_t blocks = std::min(blocks_of(rows * packs), std::max(kMost, blocks_of(packs)));
+  if (const auto run = stream.runtime().run_on_host) {
+    run(stream.handle(), [=] {
+      for (std::int64_t thread = 0; thread < blocks * kThreads; ++thread)
+        map_columns_of<kSize>(thread, blocks * kThreads, rows, packs, constants, f, to, x...);
+    });
+    return;
+  }
+  map_columns_kernel<kSize><<<static_cast<unsigned>(blocks), kThreads, 0, stream.handle()>>>(
+      rows, packs, constants, f, to, x...);
+  stream.check_launch(name);
+}
+
+// y[i] = f(constants[d], x[i]...) for each number, where d is its channel. y and each x are numbers
+// in this order; y may be an x, or TwoTargets for an f that returns TwoFloats.
+// f: `[=] __host__ __device__(const C& constants, float x...)`.
+template <class C, class F, class To, class... X>
+void map_channels(Context& ctx, const char* name, const Order& order, const C* constants, F f, To y,
                   const X*... x) {
+  const auto [outer, dim, inner] = order.dims;
+  const std::int64_t n = outer * dim * inner;
+  if (n == 0) return;
+  const bool aligned = (is_aligned(y) && ... && is_aligned(x));
   with_type(order.type, [&](auto one) {
     using N = decltype(one);
-    sum_channels_of<T>(
-        ctx, name, order.dims, term, put,
-        Summands<N, sizeof...(x)>{{static_cast<const N*>(static_cast<const void*>(x))...}});
+    constexpr int kSize = Pack<N>::kSize;
+    if (inner == 1 && dim % kSize == 0 && aligned)
+      return map_columns<kSize>(ctx, name, outer, dim / kSize, constants, f, as<N>(y), as<N>(x)...);
+    map_typed<kSize>(ctx, name, n, aligned, OfChannel<C, F>{ChannelOf(order.dims), constants, f},
+                     as<N>(y), as<N>(x)...);
   });
 }
 

@@ -1,6 +1,6 @@
 // The ReLU with a slope a channel, on a CUDA device.
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/channels.h"
+#include "shoal/ops/cuda/channel_sums.h"
 #include "shoal/ops/cuda/elementary.h"
 
 namespace shoal::ops::cuda {
@@ -54,10 +54,8 @@ void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, con
   const void *const in = x.read(ctx, order.layout), *const up = dy.read(ctx, order.layout);
   float* const sums = mut(ctx, dslope);
   sum_channels<double>(
-      ctx, "PReLU's slopes", order,
-      [=] __host__ __device__(std::int64_t, float v, float d) {
-        return v > 0 ? 0.0 : double{d} * v;
-      },
+      ctx, "PReLU's slopes", order, NoConstant(),
+      [=] __host__ __device__(float, float v, float d) { return v > 0 ? 0.0f : d * v; },
       [=] __host__ __device__(std::int64_t c, double sum) { sums[c] += static_cast<float>(sum); },
       in, up);
 }

@@ -1,0 +1,266 @@
+// Sums over the numbers of each channel, for tensors that are seen as outer x dim x inner numbers.
+//
+// For .cu files alone.
+#pragma once
+
+#include <bit>
+#include <vector>
+
+#include "shoal/ops/cuda/channels.h"
+
+namespace shoal::ops::cuda {
+
+// Where a kernel puts the sums that a caller asked for by SumInto.
+struct SumTarget {
+  SumTarget(Context& ctx, SumInto into) : add(into.add) {
+    if (into.tensor != nullptr) numbers = add ? mut(ctx, *into.tensor) : write(ctx, *into.tensor);
+  }
+  __host__ __device__ void put(std::int64_t d, double sum) const {
+    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
+  }
+  float* numbers = nullptr;
+  bool add;
+};
+
+// A thread adds a few rows in float32 before it adds that to its sum.
+inline __host__ __device__ TwoFloats operator+(TwoFloats a, TwoFloats b) {
+  return {a.first + b.first, a.second + b.second};
+}
+inline __host__ __device__ TwoSums operator+(TwoSums a, TwoFloats b) {
+  return {a.first + b.first, a.second + b.second};
+}
+template <class T>
+struct PartOf;
+template <>
+struct PartOf<double> {
+  using Type = float;
+};
+template <>
+struct PartOf<TwoSums> {
+  using Type = TwoFloats;
+};
+
+// The numbers that sums are made of: of one tensor, or of two in the same order.
+template <class N, int kInputs>
+struct Summands {
+  const N* of[kInputs];
+};
+template <class N>
+__host__ __device__ auto term_of(const auto& term, const auto& constant, const N (&v)[1]) {
+  return term(constant, value(v[0]));
+}
+template <class N>
+__host__ __device__ auto term_of(const auto& term, const auto& constant, const N (&v)[2]) {
+  return term(constant, value(v[0]), value(v[1]));
+}
+
+// How the threads of blocks share the rows and packs of a matrix: a block has `width` threads side
+// by side, one a pack, and as many above each other as its threads suffice for. A function of the
+// matrix alone, so the order of additions is the same on every device.
+struct Tiles {
+  // width: a power of two. At most `most` blocks, and kRows rows a thread at least.
+  Tiles(std::int64_t rows, std::int64_t packs, int width, std::int64_t most)
+      : rows(rows), packs(packs), width(width), height(kThreads / width) {
+    across = (packs + width - 1) / width;
+    const std::int64_t enough = std::int64_t{height} * kRows;
+    down = std::clamp<std::int64_t>((rows + enough - 1) / enough, 1,
+                                    std::max<std::int64_t>(1, most / across));
+    size = (rows + down - 1) / down;
+  }
+  static constexpr int kRows = 4;
+  std::int64_t rows, packs;
+  int width, height;
+  std::int64_t across, down, size;  // blocks side by side, above each other; rows of a block
+};
+
+// Sums of numbers with dim last; packs are kLanes neighbours.
+template <class T, int kLanes, int kInputs, class N, class Constant, class Term>
+struct NumberColumns {
+  using Sum = T;
+  static constexpr int kSize = kLanes;
+  Summands<N, kInputs> in;
+  Constant constant;
+  Term term;
+  std::int64_t dim;
+
+  // The sums of rows first, first + step ... before `last`, of a pack.
+  __host__ __device__ void add(std::int64_t first, std::int64_t last, int step, std::int64_t pack,
+                               T (&sums)[kLanes]) const {
+    constexpr int kBurst = 16;  // rows that are added in float32
+    const std::int64_t d = pack * kLanes;
+    decltype(constant(d)) constants[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) constants[lane] = constant(d + lane);
+    for (std::int64_t row = first; row < last;) {
+      typename PartOf<T>::Type parts[kLanes] = {};
+#ifdef __CUDA_ARCH__  // so that several rows are on their way at once
+#pragma unroll 4
+#endif
+      for (int i = 0; i < kBurst && row < last; ++i, row += step) {
+        Pack<N, kLanes> of[kInputs];
+        for (int k = 0; k < kInputs; ++k)
+          of[k] = *reinterpret_cast<const Pack<N, kLanes>*>(in.of[k] + row * dim + d);
+        for (int lane = 0; lane < kLanes; ++lane) {
+          N v[kInputs];
+          for (int k = 0; k < kInputs; ++k) v[k] = of[k].at[lane];
+          parts[lane] = parts[lane] + term_of(term, constants[lane], v);
+        }
+      }
+      for (int lane = 0; lane < kLanes; ++lane) sums[lane] = sums[lane] + parts[lane];
+    }
+  }
+};
+
+// Sums of what blocks above each other came to.
+template <class T>
+struct PartialColumns {
+  using Sum = T;
+  static constexpr int kSize = 1;
+  const T* partial;  // (row, column)
+  std::int64_t dim;
+  __host__ __device__ void add(std::int64_t first, std::int64_t last, int step, std::int64_t pack,
+                               T (&sums)[1]) const {
+#ifdef __CUDA_ARCH__
+#pragma unroll 8
+#endif
+    for (std::int64_t row = first; row < last; row += step)
+      sums[0] = sums[0] + partial[row * dim + pack];
+  }
+};
+
+// A thread's part of a block's work: its sums, of which parts[lane][thread] keeps one each; then
+// halves of the block meet, and its first row of threads has the totals.
+template <class From, class T>
+__host__ __device__ void begin_column(const Tiles& tiles, const From& from, std::int64_t across,
+                                      std::int64_t down, int thread, T (*parts)[kThreads]) {
+  const std::int64_t pack = across * tiles.width + thread % tiles.width;
+  const std::int64_t first = down * tiles.size + thread / tiles.width;
+  const std::int64_t end = (down + 1) * tiles.size;
+  T sums[From::kSize] = {};
+  if (pack < tiles.packs)
+    from.add(first, end < tiles.rows ? end : tiles.rows, tiles.height, pack, sums);
+  for (int lane = 0; lane < From::kSize; ++lane) parts[lane][thread] = sums[lane];
+}
+template <int kLanes, class T>
+__host__ __device__ void join_columns(const Tiles& tiles, int half, int thread,
+                                      T (*parts)[kThreads]) {
+  if (thread >= half * tiles.width) return;
+  for (int lane = 0; lane < kLanes; ++lane)
+    parts[lane][thread] = parts[lane][thread] + parts[lane][thread + half * tiles.width];
+}
+template <class From, class T, class Put>
+__host__ __device__ void end_column(const Tiles& tiles, std::int64_t across, std::int64_t down,
+                                    int thread, T (*parts)[kThreads], const Put& put) {
+  const std::int64_t pack = across * tiles.width + thread;
+  if (thread >= tiles.width || pack >= tiles.packs) return;
+  for (int lane = 0; lane < From::kSize; ++lane)
+    put(down, pack * From::kSize + lane, parts[lane][thread]);
+}
+
+template <class From, class Put>
+__global__ void columns_kernel(Tiles tiles, From from, Put put) {
+  __shared__ typename From::Sum parts[From::kSize][kThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  begin_column(tiles, from, blockIdx.x, blockIdx.y, thread, parts);
+  for (int half = tiles.height / 2; half > 0; half /= 2) {
+    __syncthreads();
+    join_columns<From::kSize>(tiles, half, thread, parts);
+  }
+  end_column<From>(tiles, blockIdx.x, blockIdx.y, thread, parts, put);
+}
+
+// put(block's place above each other, column, sum of its rows) for each block and column.
+template <class From, class Put>
+void add_columns(Context& ctx, const char* name, const Tiles& tiles, From from, Put put) {
+  shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
+  if (const auto run = stream.runtime().run_on_host) {
+    run(stream.handle(), [=] {
+      std::vector<typename From::Sum[kThreads]> parts(From::kSize);
+      for (std::int64_t down = 0; down < tiles.down; ++down)
+        for (std::int64_t across = 0; across < tiles.across; ++across) {
+          for (int t = 0; t < kThreads; ++t)
+            begin_column(tiles, from, across, down, t, parts.data());
+          for (int half = tiles.height / 2; half > 0; half /= 2)
+            for (int t = 0; t < kThreads; ++t)
+              join_columns<From::kSize>(tiles, half, t, parts.data());
+          for (int t = 0; t < tiles.width; ++t)
+            end_column<From>(tiles, across, down, t, parts.data(), put);
+        }
+    });
+    return;
+  }
+  const dim3 blocks(static_cast<unsigned>(tiles.across), static_cast<unsigned>(tiles.down));
+  columns_kernel<<<blocks, kThreads, 0, stream.handle()>>>(tiles, from, put);
+  stream.check_launch(name);
+}
+
+template <class T, int kLanes, int kInputs, class N, class Constant, class Term, class Put>
+void sum_columns(Context& ctx, const char* name, std::int64_t outer, std::int64_t dim,
+                 Constant constant, Term term, Put put, Summands<N, kInputs> in) {
+  constexpr std::int64_t kBlocks = 264;  // two for each multiprocessor of a large GPU
+  constexpr int kWidest = 32, kNarrowest = 8;
+  const std::int64_t packs = dim / kLanes;
+  // neighbours that read 128 bytes together, or more; of those widths the one that fits
+  int width = kWidest;
+  while (width > kNarrowest && packs % width != 0) width /= 2;
+  const Tiles tiles(outer, packs, width, kBlocks);
+  const NumberColumns<T, kLanes, kInputs, N, Constant, Term> numbers{in, constant, term, dim};
+  if (tiles.down == 1)
+    return add_columns(
+        ctx, name, tiles, numbers,
+        [=] __host__ __device__(std::int64_t, std::int64_t d, T total) { put(d, total); });
+  T* const partial =
+      reinterpret_cast<T*>(ctx.scratch(dim * tiles.down * std::int64_t{sizeof(T) / 4}).data());
+  add_columns(ctx, name, tiles, numbers,
+              [=] __host__ __device__(std::int64_t down, std::int64_t d, T total) {
+                partial[down * dim + d] = total;
+              });
+  add_columns(ctx, name, Tiles(tiles.down, dim, kNarrowest, 1), PartialColumns<T>{partial, dim},
+              [=] __host__ __device__(std::int64_t, std::int64_t d, T total) { put(d, total); });
+}
+
+template <class T, int kInputs, class N, class Constant, class Term, class Put>
+void sum_channels_of(Context& ctx, const char* name, const BroadcastDims& dims, Constant constant,
+                     Term term, Put put, Summands<N, kInputs> in) {
+  constexpr int kLanes = Pack<N>::kSize;
+  constexpr std::int64_t kWide = 8;
+  if (dims.outer == 0 || dims.dim == 0) return;
+  if (dims.inner == 1 && dims.dim >= kWide) {
+    const bool whole = dims.dim % kLanes == 0 && std::ranges::all_of(in.of, [](const N* numbers) {
+                         return is_aligned(numbers);
+                       });
+    if (whole)
+      return sum_columns<T, kLanes>(ctx, name, dims.outer, dims.dim, constant, term, put, in);
+    return sum_columns<T, 1>(ctx, name, dims.outer, dims.dim, constant, term, put, in);
+  }
+  const Divisor inner(dims.inner);
+  // from the end of a channel's stretch to the next
+  const std::int64_t gap = (dims.dim - 1) * dims.inner;
+  sum_rows<T>(
+      ctx, name, dims.dim, dims.outer * dims.inner,
+      [=] __host__ __device__(std::int64_t d, std::int64_t c) {
+        const std::int64_t i = c + c / inner * gap + d * inner.value();
+        N v[kInputs];
+        for (int k = 0; k < kInputs; ++k) v[k] = in.of[k][i];
+        return T{} + term_of(term, constant(d), v);
+      },
+      put);
+}
+
+// put(d, the sum of term(constant(d), x's number) over the numbers of d) for each d; with a second
+// tensor in the same order, of term(constant(d), x's number, its number). T: double, of floats, or
+// TwoSums, of TwoFloats. Takes the context's scratch.
+template <class T, class Constant, class Term, class Put, class... X>
+void sum_channels(Context& ctx, const char* name, const Order& order, Constant constant, Term term,
+                  Put put, const X*... x) {
+  with_type(order.type, [&](auto one) {
+    using N = decltype(one);
+    sum_channels_of<T>(ctx, name, order.dims, constant, term, put,
+                       Summands<N, sizeof...(x)>{{as<N>(x)...}});
+  });
+}
+
+struct NoConstant {
+  __host__ __device__ float operator()(std::int64_t) const { return 0; }
+};
+
+}  // namespace shoal::ops::cuda
