@@ -233,19 +233,34 @@ TEST_P(CudaKernels, NormalizationsKeepChannelsLast) {
     const ops::BatchNormDesc desc{2, channels, 35, 1e-3f};
     expect_same_in_all_types(
         {{"batch normalization",
-          {positive(x), blank(c), blank(c), blank(x), drawn(x), blank(x), blank(x), blank(x)},
+          {positive(x), blank(c), blank(c), blank(x), drawn(x), blank(x), blank(x), blank(x),
+           drawn(c), drawn(c), blank(x)},
           [=](Context& ctx, Ts& t) {
             const auto kernel = plain(&ops::Backend::batch_norm, desc, ctx);
             last(ctx, t[0]);
             last(ctx, t[4]);
             kernel->forward_batch(ctx, t[0], t[1], t[2], {}, {nullptr, nullptr, {}, &t[7]}, t[3]);
             kernel->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[4], {}, &t[5]);
+            kernel->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[4],
+                                   {.factor = &t[8], .shift = &t[9], .slope = 0.25f}, &t[10]);
             kernel->backward_global(ctx, {}, t[1], t[2], t[4], {}, &t[6]);
             kernel->forward_global(ctx, t[0], t[1], t[2], {}, t[0]);
-            for (const int i : {0, 3, 5, 6, 7}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
+            for (const int i : {0, 3, 5, 6, 7, 10})
+              expect_last(ctx, t[static_cast<std::size_t>(i)]);
           },
           4 * kRounding}});
     const ops::BroadcastDims dims{2, channels, 35};
+    expect_same_in_all_types(
+        {{"a ReLU and a bias",
+          {drawn(x), drawn(x), drawn(c)},
+          [=](Context& ctx, Ts& t) {
+            last(ctx, t[0]);
+            last(ctx, t[1]);
+            if (!ops::relu_and_bias_gradient(ctx, 0.25f, channels, 35, t[0], t[1], &t[2]))
+              ops::add_bias_gradient(ctx, channels, 35, t[1], t[2]);
+            expect_last(ctx, t[1]);
+          },
+          kRounding}});
     expect_same_in_all_types(
         {{"scale",
           {positive(x), drawn(c), drawn(c), blank(x), positive(x), blank(x), drawn(c), blank(c),

@@ -117,6 +117,14 @@ TEST_P(CudaOps, BiasesAndBroadcastsAreTheCpus) {
          {positive({n}), drawn({dim})},
          [=](Context& ctx, Ts& t) { ops::add_bias_gradient(ctx, dim, d.inner, t[0], t[1]); },
          kRounding},
+        {"relu_and_bias_gradient",
+         {drawn({n}), drawn({n}), drawn({dim}), drawn({n})},
+         [=](Context& ctx, Ts& t) {
+           if (!ops::relu_and_bias_gradient(ctx, 0, dim, d.inner, t[0], t[1], &t[2]))
+             ops::add_bias_gradient(ctx, dim, d.inner, t[1], t[2]);
+           ops::relu_and_bias_gradient(ctx, 0.25f, dim, d.inner, t[0], t[3], nullptr);
+         },
+         kRounding},
         {"scale_and_shift",
          {drawn({n}), drawn({dim}), drawn({dim}), blank({n}), drawn({n})},
          [=](Context& ctx, Ts& t) {

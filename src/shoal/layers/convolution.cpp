@@ -28,8 +28,9 @@ class Convolution final : public ConvolutionBase {
     if (next.param().type() != "ReLU" || !(slope >= 0)) return TakesOver::kNothing;
     desc_.relu = slope;
     choose(ctx);
-    return TakesOver::kForward;
+    return TakesOver::kBoth;
   }
+  Reads reads() const override { return {.bottom_data = true, .top_data = desc_.relu.has_value()}; }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     for (std::size_t i = 0; i < bottoms.size(); ++i)
@@ -38,9 +39,14 @@ class Convolution final : public ConvolutionBase {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
+    Tensor* bias = bias_grad();
+    if (desc_.relu &&
+        ops::relu_and_bias_gradient(ctx, *desc_.relu, desc_.outputs, desc_.out_count(),
+                                    tops[0]->data, tops[0]->grad, bias))
+      bias = nullptr;
     for (std::size_t i = 0; i < bottoms.size(); ++i)
       conv_->backward(ctx, bottoms[i]->data, weight(), tops[i]->grad,
-                      propagate[i] ? &bottoms[i]->grad : nullptr, weight_grad(), bias_grad());
+                      propagate[i] ? &bottoms[i]->grad : nullptr, weight_grad(), bias);
   }
 
  protected:

@@ -37,6 +37,10 @@ void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, 
                        Tensor& db) {
   return elementary(ctx).add_bias_gradient(ctx, channels, inner, dy, db);
 }
+bool relu_and_bias_gradient(Context& ctx, float slope, std::int64_t channels, std::int64_t inner,
+                            const Tensor& y, Tensor& dy, Tensor* db) {
+  return elementary(ctx).relu_and_bias_gradient(ctx, slope, channels, inner, y, dy, db);
+}
 std::int64_t first_bad_row(Context& ctx, const Tensor& index, std::int64_t rows) {
   return elementary(ctx).first_bad_row(ctx, index, rows);
 }

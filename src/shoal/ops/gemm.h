@@ -23,6 +23,11 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
 // db (channels) += the sum of dy (outer, channels, inner) over outer and inner.
 void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,
                        Tensor& db);
+// Backward through a ReLU: dy, the gradient of its top y (outer, channels, inner), becomes that of
+// its bottom, slope dy where y is not above 0. Where it takes no pass of its own, also adds its
+// sums to db as above, and returns true. db null: no sums.
+bool relu_and_bias_gradient(Context& ctx, float slope, std::int64_t channels, std::int64_t inner,
+                            const Tensor& y, Tensor& dy, Tensor* db);
 
 struct DenseDesc {
   std::int64_t rows = 0;      // M, items of the batch

@@ -110,4 +110,10 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
   }
 }
 
+bool relu_and_bias_gradient(Context& ctx, float slope, std::int64_t, std::int64_t, const Tensor& y,
+                            Tensor& dy, Tensor*) {
+  map_backward(ctx, {MapKind::kRelu, slope}, y, dy, dy);
+  return false;
+}
+
 }  // namespace shoal::ops::cpu

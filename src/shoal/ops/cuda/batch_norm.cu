@@ -17,16 +17,22 @@ BroadcastDims dims_of(const BatchNormDesc& desc) {
 struct alignas(16) Normalization {
   float center, inverse, factor, shift;
 };
-// How a channel's numbers became what a ReLU got, and what its gradient becomes before it.
+// How a channel's numbers became what a ReLU got, and what its gradient is before it.
 struct alignas(16) Gate {
   float center, stretch, factor, shift;
   __host__ __device__ float operator()(const Relu& relu, float x, float dy) const {
     return relu.backward(factor * ((x - center) * stretch) + shift, dy);
   }
 };
-// Backward: the gradient is gain * dy - offset - bend * (x - center).
-struct Slope {
-  Gate gate;
+// The same where there is no ReLU.
+struct NoGate {
+  float center;
+  __host__ __device__ float operator()(const Relu&, float, float dy) const { return dy; }
+};
+// And backward: the gradient is gain * dy - offset - bend * (x - center).
+template <class G>
+struct alignas(16) Slope {
+  G gate;
   float gain, bend, offset;
 };
 
@@ -115,47 +121,62 @@ struct Slopes {
   __host__ __device__ float inverse(std::int64_t c) const {
     return inverse_deviation(variance[c], eps);
   }
-  __host__ __device__ Gate gate(std::int64_t c) const {
-    const bool is_normalized = mean == nullptr;
-    return {is_normalized ? 0.0f : mean[c], is_normalized ? 1.0f : inverse(c),
-            factor == nullptr ? 1.0f : factor[c], shift == nullptr ? 0.0f : shift[c]};
+  __host__ __device__ float stretch(std::int64_t c) const {
+    return mean == nullptr ? 1.0f : inverse(c);
+  }
+  __host__ __device__ float factor_of(std::int64_t c) const {
+    return factor == nullptr ? 1.0f : factor[c];
+  }
+  __host__ __device__ void get(std::int64_t c, NoGate& gate) const {
+    gate = {mean == nullptr ? 0.0f : mean[c]};
+  }
+  __host__ __device__ void get(std::int64_t c, Gate& gate) const {
+    gate = {mean == nullptr ? 0.0f : mean[c], stretch(c), factor_of(c),
+            shift == nullptr ? 0.0f : shift[c]};
   }
   // along: the mean of the gradient of what was normalized; across: that of it times the result.
-  __host__ __device__ Slope slope(std::int64_t c, float along, float across) const {
-    const Gate own = gate(c);
-    return {own, own.factor * inverse(c), across * own.stretch * inverse(c), along * inverse(c)};
+  template <class G>
+  __host__ __device__ Slope<G> slope(std::int64_t c, float along, float across) const {
+    G gate;
+    get(c, gate);
+    return {gate, factor_of(c) * inverse(c), across * stretch(c) * inverse(c), along * inverse(c)};
   }
 };
 
 // Puts the sums that are asked for, and each channel's Slope; channels null: that not.
+template <class G>
 void add_up(Context& ctx, const Order& order, const Slopes& of, const AfterNormBackward& after,
-            Slope* channels) {
+            Slope<G>* channels) {
   const auto count = static_cast<double>(order.dims.outer * order.dims.inner);
   const SumTarget factors(ctx, after.g_factor), shifts(ctx, after.g_shift);
   sum_channels<TwoSums>(
       ctx, "sums of batch normalization's gradient", order,
-      [=] __host__ __device__(std::int64_t c) { return of.gate(c); },
-      [=] __host__ __device__(const Gate& gate, float x, float dy) {
+      [=] __host__ __device__(std::int64_t c) {
+        G gate;
+        of.get(c, gate);
+        return gate;
+      },
+      [=] __host__ __device__(const G& gate, float x, float dy) {
         const float slope = gate(of.relu, x, dy);
         return TwoFloats{slope, slope * (x - gate.center)};
       },
       [=] __host__ __device__(std::int64_t c, TwoSums sums) {
-        const Gate gate = of.gate(c);
-        const double products = sums.second * gate.stretch;
+        const double products = sums.second * of.stretch(c);
         factors.put(c, products);
         shifts.put(c, sums.first);
         if (channels != nullptr)
-          channels[c] = of.slope(c, static_cast<float>(gate.factor * sums.first / count),
-                                 static_cast<float>(gate.factor * products / count));
+          channels[c] = of.slope<G>(c, static_cast<float>(of.factor_of(c) * sums.first / count),
+                                    static_cast<float>(of.factor_of(c) * products / count));
       },
       of.x, of.dy);
 }
 
-void differentiate(Context& ctx, const Order& order, const Slopes& of, const Slope* channels,
+template <class G>
+void differentiate(Context& ctx, const Order& order, const Slopes& of, const Slope<G>* channels,
                    Tensor& dx) {
   map_channels(
       ctx, "batch normalization's gradient", order, channels,
-      [=] __host__ __device__(const Slope& slope, float x, float dy) {
+      [=] __host__ __device__(const Slope<G>& slope, float x, float dy) {
         return slope.gain * slope.gate(of.relu, x, dy) - slope.offset -
                slope.bend * (x - slope.gate.center);
       },
@@ -163,13 +184,13 @@ void differentiate(Context& ctx, const Order& order, const Slopes& of, const Slo
 }
 
 // With a mean and a variance that do not depend on x.
-void scale_by_deviation(Context& ctx, const Order& order, const Slopes& of, Slope* channels,
+void scale_by_deviation(Context& ctx, const Order& order, const Slopes& of, Slope<NoGate>* channels,
                         Tensor& dx) {
   each(ctx, "batch normalization's factors", order.dims.dim,
-       [=] __host__ __device__(std::int64_t c) { channels[c] = of.slope(c, 0, 0); });
+       [=] __host__ __device__(std::int64_t c) { channels[c] = of.slope<NoGate>(c, 0, 0); });
   map_channels(
       ctx, "batch normalization's gradient", order, channels,
-      [=] __host__ __device__(const Slope& slope, float dy) { return slope.gain * dy; },
+      [=] __host__ __device__(const Slope<NoGate>& slope, float dy) { return slope.gain * dy; },
       dx.write(ctx, order.layout), of.dy);
 }
 
@@ -177,7 +198,7 @@ class BatchNorm final : public BatchNormKernel {
  public:
   BatchNorm(const BatchNormDesc& desc, const Device& device)
       : desc_(desc),
-        channels_(device.allocate(static_cast<std::size_t>(desc.channels) * sizeof(Slope))) {}
+        channels_(device.allocate(static_cast<std::size_t>(desc.channels) * sizeof(Slope<Gate>))) {}
 
   void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,
                      RunningSums running, AfterNorm after, Tensor& y) override {
@@ -207,9 +228,11 @@ class BatchNorm final : public BatchNormKernel {
                       const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
     const Order order(dims_of(desc_), common_layout(*x.tensor, dy));
     const Slopes of = slopes(ctx, order, x, mean, variance, dy, after);
-    auto* const channels = of_channels<Slope>();
-    add_up(ctx, order, of, after, channels);
-    if (dx != nullptr) differentiate(ctx, order, of, channels, *dx);
+    const auto pass = [&](auto* channels) {
+      add_up(ctx, order, of, after, channels);
+      if (dx != nullptr) differentiate(ctx, order, of, channels, *dx);
+    };
+    after.slope ? pass(of_channels<Slope<Gate>>()) : pass(of_channels<Slope<NoGate>>());
   }
 
   void backward_global(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
@@ -220,8 +243,8 @@ class BatchNorm final : public BatchNormKernel {
     const Order order(dims_of(desc_), common_layout(*x.tensor, dy));
     const Slopes of = slopes(ctx, order, x, mean, variance, dy, after);
     if (after.g_factor.tensor != nullptr || after.g_shift.tensor != nullptr)
-      add_up(ctx, order, of, after, nullptr);
-    if (dx != nullptr) scale_by_deviation(ctx, order, of, of_channels<Slope>(), *dx);
+      add_up<NoGate>(ctx, order, of, after, nullptr);
+    if (dx != nullptr) scale_by_deviation(ctx, order, of, of_channels<Slope<NoGate>>(), *dx);
   }
 
  private:

@@ -22,7 +22,7 @@ struct SumTarget {
   bool add;
 };
 
-// A thread adds a few rows in float32 before it adds that to its sum.
+// Threads add a few rows in float32 before they add that in double.
 inline __host__ __device__ TwoFloats operator+(TwoFloats a, TwoFloats b) {
   return {a.first + b.first, a.second + b.second};
 }
@@ -39,6 +39,10 @@ template <>
 struct PartOf<TwoSums> {
   using Type = TwoFloats;
 };
+inline __host__ __device__ float part(double sum) { return static_cast<float>(sum); }
+inline __host__ __device__ TwoFloats part(TwoSums sums) {
+  return {static_cast<float>(sums.first), static_cast<float>(sums.second)};
+}
 
 // The numbers that sums are made of: of one tensor, or of two in the same order.
 template <class N, int kInputs>
@@ -73,40 +77,56 @@ struct Tiles {
   std::int64_t across, down, size;  // blocks side by side, above each other; rows of a block
 };
 
-// Sums of numbers with dim last; packs are kLanes neighbours.
+// Sums of numbers with dim last; packs are kLanes neighbours. Terms that are single numbers are
+// kept in `terms`, too, unless it is null.
 template <class T, int kLanes, int kInputs, class N, class Constant, class Term>
 struct NumberColumns {
-  using Sum = T;
+  using Sum = typename PartOf<T>::Type;
   static constexpr int kSize = kLanes;
   Summands<N, kInputs> in;
   Constant constant;
   Term term;
   std::int64_t dim;
+  N* terms = nullptr;
 
   // The sums of rows first, first + step ... before `last`, of a pack.
   __host__ __device__ void add(std::int64_t first, std::int64_t last, int step, std::int64_t pack,
-                               T (&sums)[kLanes]) const {
-    constexpr int kBurst = 16;  // rows that are added in float32
+                               Sum (&result)[kLanes]) const {
+    constexpr int kAtOnce = 4, kBurst = 4;  // rows that are read together; times that, in float32
     const std::int64_t d = pack * kLanes;
     decltype(constant(d)) constants[kLanes];
     for (int lane = 0; lane < kLanes; ++lane) constants[lane] = constant(d + lane);
+    T sums[kLanes] = {};
     for (std::int64_t row = first; row < last;) {
-      typename PartOf<T>::Type parts[kLanes] = {};
-#ifdef __CUDA_ARCH__  // so that several rows are on their way at once
-#pragma unroll 4
-#endif
-      for (int i = 0; i < kBurst && row < last; ++i, row += step) {
-        Pack<N, kLanes> of[kInputs];
+      Sum parts[kLanes] = {};
+      for (int i = 0; i < kBurst && row < last; ++i, row += kAtOnce * step) {
+        const std::int64_t left = (last - row + step - 1) / step;
+        const int some = left < kAtOnce ? static_cast<int>(left) : kAtOnce;
+        PacksOf<kLanes, kAtOnce, N> rows[kInputs];
         for (int k = 0; k < kInputs; ++k)
-          of[k] = *reinterpret_cast<const Pack<N, kLanes>*>(in.of[k] + row * dim + d);
-        for (int lane = 0; lane < kLanes; ++lane) {
-          N v[kInputs];
-          for (int k = 0; k < kInputs; ++k) v[k] = of[k].at[lane];
-          parts[lane] = parts[lane] + term_of(term, constants[lane], v);
-        }
+          rows[k] = load_rows<kLanes, kAtOnce>(in.of[k] + row * dim + d, step * dim, some);
+        for (int r = 0; r < kAtOnce; ++r)
+          if (r < some) add_row(rows, r, (row + r * step) * dim + d, constants, parts);
       }
       for (int lane = 0; lane < kLanes; ++lane) sums[lane] = sums[lane] + parts[lane];
     }
+    for (int lane = 0; lane < kLanes; ++lane) result[lane] = part(sums[lane]);
+  }
+
+ private:
+  template <class Constants>
+  __host__ __device__ void add_row(const PacksOf<kLanes, 4, N> (&rows)[kInputs], int r,
+                                   std::int64_t at, const Constants& constants,
+                                   Sum (&parts)[kLanes]) const {
+    Pack<N, kLanes> kept{};
+    for (int lane = 0; lane < kLanes; ++lane) {
+      N v[kInputs];
+      for (int k = 0; k < kInputs; ++k) v[k] = rows[k].row[r].at[lane];
+      const Sum one = term_of(term, constants[lane], v);
+      parts[lane] = parts[lane] + one;
+      if constexpr (std::is_same_v<Sum, float>) kept.at[lane] = number<N>(one);
+    }
+    if (terms != nullptr) store(kept, terms + at, kLanes, true);
   }
 };
 
@@ -115,7 +135,7 @@ template <class T>
 struct PartialColumns {
   using Sum = T;
   static constexpr int kSize = 1;
-  const T* partial;  // (row, column)
+  const typename PartOf<T>::Type* partial;  // (row, column)
   std::int64_t dim;
   __host__ __device__ void add(std::int64_t first, std::int64_t last, int step, std::int64_t pack,
                                T (&sums)[1]) const {
@@ -129,13 +149,14 @@ struct PartialColumns {
 
 // A thread's part of a block's work: its sums, of which parts[lane][thread] keeps one each; then
 // halves of the block meet, and its first row of threads has the totals.
-template <class From, class T>
+template <class From>
 __host__ __device__ void begin_column(const Tiles& tiles, const From& from, std::int64_t across,
-                                      std::int64_t down, int thread, T (*parts)[kThreads]) {
+                                      std::int64_t down, int thread,
+                                      typename From::Sum (*parts)[kThreads]) {
   const std::int64_t pack = across * tiles.width + thread % tiles.width;
   const std::int64_t first = down * tiles.size + thread / tiles.width;
   const std::int64_t end = (down + 1) * tiles.size;
-  T sums[From::kSize] = {};
+  typename From::Sum sums[From::kSize] = {};
   if (pack < tiles.packs)
     from.add(first, end < tiles.rows ? end : tiles.rows, tiles.height, pack, sums);
   for (int lane = 0; lane < From::kSize; ++lane) parts[lane][thread] = sums[lane];
@@ -193,29 +214,36 @@ void add_columns(Context& ctx, const char* name, const Tiles& tiles, From from, 
   stream.check_launch(name);
 }
 
-template <class T, int kLanes, int kInputs, class N, class Constant, class Term, class Put>
-void sum_columns(Context& ctx, const char* name, std::int64_t outer, std::int64_t dim,
-                 Constant constant, Term term, Put put, Summands<N, kInputs> in) {
+template <class T, class Numbers, class Put>
+void sum_columns(Context& ctx, const char* name, std::int64_t outer, const Numbers& numbers,
+                 Put put) {
   constexpr std::int64_t kBlocks = 264;  // two for each multiprocessor of a large GPU
   constexpr int kWidest = 32, kNarrowest = 8;
-  const std::int64_t packs = dim / kLanes;
+  using Sum = typename Numbers::Sum;
+  const std::int64_t dim = numbers.dim, packs = dim / Numbers::kSize;
   // neighbours that read 128 bytes together, or more; of those widths the one that fits
   int width = kWidest;
   while (width > kNarrowest && packs % width != 0) width /= 2;
   const Tiles tiles(outer, packs, width, kBlocks);
-  const NumberColumns<T, kLanes, kInputs, N, Constant, Term> numbers{in, constant, term, dim};
   if (tiles.down == 1)
     return add_columns(
         ctx, name, tiles, numbers,
-        [=] __host__ __device__(std::int64_t, std::int64_t d, T total) { put(d, total); });
-  T* const partial =
-      reinterpret_cast<T*>(ctx.scratch(dim * tiles.down * std::int64_t{sizeof(T) / 4}).data());
+        [=] __host__ __device__(std::int64_t, std::int64_t d, Sum total) { put(d, T{} + total); });
+  Sum* const partial =
+      reinterpret_cast<Sum*>(ctx.scratch(dim * tiles.down * std::int64_t{sizeof(Sum) / 4}).data());
   add_columns(ctx, name, tiles, numbers,
-              [=] __host__ __device__(std::int64_t down, std::int64_t d, T total) {
+              [=] __host__ __device__(std::int64_t down, std::int64_t d, Sum total) {
                 partial[down * dim + d] = total;
               });
   add_columns(ctx, name, Tiles(tiles.down, dim, kNarrowest, 1), PartialColumns<T>{partial, dim},
               [=] __host__ __device__(std::int64_t, std::int64_t d, T total) { put(d, total); });
+}
+
+// Whether the numbers of a channel are columns that are read in packs of this size.
+template <int kLanes>
+bool are_packs(const BroadcastDims& dims, std::initializer_list<const void*> all) {
+  return dims.inner == 1 && dims.dim % kLanes == 0 &&
+         std::ranges::all_of(all, [](const void* one) { return is_aligned(one); });
 }
 
 template <class T, int kInputs, class N, class Constant, class Term, class Put>
@@ -225,12 +253,13 @@ void sum_channels_of(Context& ctx, const char* name, const BroadcastDims& dims, 
   constexpr std::int64_t kWide = 8;
   if (dims.outer == 0 || dims.dim == 0) return;
   if (dims.inner == 1 && dims.dim >= kWide) {
-    const bool whole = dims.dim % kLanes == 0 && std::ranges::all_of(in.of, [](const N* numbers) {
-                         return is_aligned(numbers);
-                       });
-    if (whole)
-      return sum_columns<T, kLanes>(ctx, name, dims.outer, dims.dim, constant, term, put, in);
-    return sum_columns<T, 1>(ctx, name, dims.outer, dims.dim, constant, term, put, in);
+    if (are_packs<kLanes>(dims, {in.of[0], in.of[kInputs - 1]}))
+      return sum_columns<T>(
+          ctx, name, dims.outer,
+          NumberColumns<T, kLanes, kInputs, N, Constant, Term>{in, constant, term, dims.dim}, put);
+    return sum_columns<T>(
+        ctx, name, dims.outer,
+        NumberColumns<T, 1, kInputs, N, Constant, Term>{in, constant, term, dims.dim}, put);
   }
   const Divisor inner(dims.inner);
   // from the end of a channel's stretch to the next
