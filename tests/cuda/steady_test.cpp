@@ -43,10 +43,8 @@ TEST(CudaSteady, AnIterationAllocatesNothingAndWaitsForTheLossAndTheGradientsAlo
   }
 }
 
-// The branches of an inception, joined and cut apart again: what is turned is what a chain of
-// convolutions turns.
-TEST(CudaSteady, ImagesKeepChannelsLastThroughConcatAndSlice) {
-  constexpr const char* kInception = R"(
+// The branches of an inception, joined and cut apart again.
+constexpr const char* kInception = R"(
 layer { name: "data" type: "DummyData" top: "x" top: "label"
         dummy_data_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } shape { dim: 4 }
                            data_filler { type: "gaussian" }
@@ -71,11 +69,18 @@ layer { name: "ip" type: "InnerProduct" bottom: "sum" top: "ip"
         inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 )";
+
+NetParameter inception() {
+  NetParameter param = parse_net(kInception, "inception");
+  param.mutable_state()->set_phase(TRAIN);
+  return param;
+}
+
+// What is turned is what a chain of convolutions turns.
+TEST(CudaSteady, ImagesKeepChannelsLastThroughConcatAndSlice) {
   for (const Precision precision : {Precision::kTf32, Precision::kBfloat16, Precision::kFloat16}) {
     Context ctx({.device = &fake_gpu(), .seed = 3, .precision = precision});
-    NetParameter param = parse_net(kInception, "inception");
-    param.mutable_state()->set_phase(TRAIN);
-    Net net(param, ctx);
+    Net net(inception(), ctx);
     for (int pass = 0; pass < 3; ++pass) {
       const std::int64_t before = ctx.stream()->conversions.reorders;
       ASSERT_TRUE(net.forward().ok() && net.backward().ok());
@@ -85,6 +90,29 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
       }
     }
   }
+}
+
+// All but the input, what ip makes, and the loss are of 16 bits; where the plan were wrong, they
+// would take memory of their own.
+TEST(CudaSteady, ThePlanHasRoomFor16Bits) {
+  const Device& device = fake_gpu(1);
+  std::size_t planned[2], used[2], weights = 0;
+  for (const bool is_short : {false, true}) {
+    Context ctx({.device = &device,
+                 .seed = 3,
+                 .precision = is_short ? Precision::kBfloat16 : Precision::kTf32});
+    device.reset_peak_bytes();
+    const std::size_t before = device.peak_bytes().value();
+    Net net(inception(), ctx);
+    for (int pass = 0; pass < 3; ++pass) ASSERT_TRUE(net.forward().ok() && net.backward().ok());
+    ctx.stream()->synchronize();
+    planned[is_short] = net.memory().blobs;
+    used[is_short] = device.peak_bytes().value() - before;
+    weights = net.memory().params;
+  }
+  EXPECT_LT(planned[true], 0.65 * static_cast<double>(planned[false]));
+  // and the weights and their gradients, rounded
+  EXPECT_LT(used[true], used[false] - (planned[false] - planned[true]) + weights);
 }
 
 }  // namespace

@@ -132,6 +132,13 @@ class Layer {
     bool bottom_data = true, top_data = true;
   };
   virtual Reads reads() const { return {}; }
+  // Whether its ops write each top's data in the layout of the bottoms' (data), and each bottom's
+  // gradient in that of its data (grad), where that takes the same bytes in every shape: numbers of
+  // 16 bits. The plan of the memory goes by it; other numbers would take memory of their own.
+  struct KeepsLayout {
+    bool data = false, grad = false;
+  };
+  virtual KeepsLayout keeps_layout() const { return {}; }
   // Passes that can be queued again without calling them (net/recorded_pass.h): what they do, all
   // on the device, depends on shapes and on tensors there, and on nothing that differs from pass to
   // pass: random numbers, numbers that the host reads or writes, a state of the layer. Each case of

@@ -158,6 +158,7 @@ class Net {
   void prepare_gradients(int layer);
   void plan_blobs();
   std::unordered_map<const Storage*, LayoutPtr> ask_kernels();
+  void follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts) const;
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;
 
   Context& context_;

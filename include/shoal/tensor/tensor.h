@@ -40,9 +40,11 @@ class Storage {
     if (bytes > required_) required_ = bytes;
   }
   // From now on the copy of this kind (on the host in plain order, or at the home that memory and
-  // layout name) is in `memory` from `offset` on, where required() bytes must be; what was in the
-  // storage is lost.
-  void bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout = nullptr);
+  // layout name) is in `memory` from `offset` on, where `room` bytes must be: required(), or fewer
+  // where the layout takes no more. What was in the storage is lost. Numbers that come in a layout
+  // without room there take memory of their own.
+  void bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout = nullptr,
+            std::optional<std::size_t> room = {});
   // From now on two copies of the same numbers are in memory of the host and of a device, plain,
   // each from an offset on; what was in the storage is lost.
   void bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
@@ -74,7 +76,7 @@ class Storage {
  private:
   struct Copy {
     std::shared_ptr<Memory> memory;
-    std::size_t offset = 0;
+    std::size_t offset = 0, room = 0;
     bool planned = false, current = false;
   };
   std::byte* bytes_of(Copy& copy, std::size_t bytes, const Device& device) const;
@@ -82,7 +84,7 @@ class Storage {
   bool reorder_at_home(const LayoutPtr& layout, const Shape& shape);
   void send_home(const Shape& shape);
 
-  Copy host_{nullptr, 0, false, true}, away_;
+  Copy host_{nullptr, 0, 0, false, true}, away_;
   Copy spare_;                      // at home too: what away_ is converted into, by turns
   Home home_;                       // of away_
   Shape home_shape_;                // of the numbers in away_

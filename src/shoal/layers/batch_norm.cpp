@@ -30,6 +30,7 @@ class BatchNorm final : public Layer {
   Reads reads() const override {
     return {.bottom_data = !global_ && !in_place_, .top_data = false};
   }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
   // The host reads how much the running sums hold.
   Replays replays() const override { return {.forward = !global_}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }

@@ -19,6 +19,7 @@ class Bias final : public Layer {
   Arity arity() const override { return {.max_bottoms = 2}; }
   bool can_be_in_place() const override { return true; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void setup(Context& ctx, Bottoms bottom, Tops) override {
     const BiasParameter& bias = param().bias_param();

@@ -17,6 +17,7 @@ class Concat final : public Layer {
   using Layer::Layer;
   Arity arity() const override { return {.max_bottoms = Arity::kAny}; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const ConcatParameter& concat = param().concat_param();

@@ -14,6 +14,7 @@ class Elementwise final : public Layer {
   Elementwise(const LayerParameter& param, const ops::Map& map) : Layer(param), map_(map) {}
   bool can_be_in_place() const override { return true; }
   Reads reads() const override;
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
   Propagates propagates(int bottom) const override;
   void reshape(Context&, Bottoms bottoms, Tops tops) override;
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override;

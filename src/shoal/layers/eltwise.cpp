@@ -26,6 +26,7 @@ class Eltwise final : public Layer {
     const bool product = operation() == EltwiseParameter::PROD;
     return {.bottom_data = product, .top_data = product && !stable()};
   }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void setup(Context&, Bottoms bottom, Tops) override {
     const auto& coeff = param().eltwise_param().coeff();

@@ -14,6 +14,7 @@ class Flatten final : public Layer {
  public:
   using Layer::Layer;
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const Shape& shape = bottom[0]->shape();

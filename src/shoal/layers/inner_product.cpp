@@ -15,6 +15,7 @@ class InnerProduct final : public Layer, public Factored {
  public:
   using Layer::Layer;
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = false, .grad = true}; }
   Replays replays() const override { return {.backward = sink_ == nullptr}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 

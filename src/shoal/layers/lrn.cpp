@@ -13,6 +13,7 @@ class Lrn final : public Layer {
  public:
   using Layer::Layer;
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {

@@ -25,6 +25,10 @@ class Pooling final : public Layer {
   Reads reads() const override {
     return {.bottom_data = method_ != Method::kAverage && !training(), .top_data = false};
   }
+  // not of a mask, whose numbers are indices
+  KeepsLayout keeps_layout() const override {
+    return {.data = param().top_size() == 1, .grad = true};
+  }
   Replays replays() const override { return {.forward = method_ != Method::kSampled}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 

@@ -18,6 +18,7 @@ class PReLU final : public Layer {
   using Layer::Layer;
   bool can_be_in_place() const override { return true; }
   Reads reads() const override { return {.bottom_data = !in_place_, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void setup(Context& ctx, Bottoms bottoms, Tops) override {
     const Shape& shape = bottoms[0]->shape();

@@ -16,6 +16,7 @@ class Reshape final : public Layer {
  public:
   using Layer::Layer;
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const ReshapeParameter& reshape = param().reshape_param();

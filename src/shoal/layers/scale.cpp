@@ -24,6 +24,7 @@ class Scale final : public Layer {
   Arity arity() const override { return {.max_bottoms = 2}; }
   bool can_be_in_place() const override { return true; }
   Reads reads() const override { return {.bottom_data = two_ || !in_place_, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void setup(Context& ctx, Bottoms bottom, Tops) override {
     const ScaleParameter& scale = param().scale_param();

@@ -19,6 +19,7 @@ class Slice final : public Layer {
   using Layer::Layer;
   Arity arity() const override { return {.max_tops = Arity::kAny}; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
 
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const SliceParameter& slice = param().slice_param();

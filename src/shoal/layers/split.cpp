@@ -18,6 +18,7 @@ class Split final : public Layer {
   using Layer::Layer;
   Arity arity() const override { return {.max_tops = Arity::kAny}; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
   bool skips_missing_gradients() const override { return true; }
 
   void reshape(Context&, Bottoms bottom, Tops top) override {

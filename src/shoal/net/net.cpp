@@ -215,7 +215,54 @@ std::unordered_map<const Storage*, LayoutPtr> Net::ask_kernels() {
       for (const Blob* bottom : wiring_[i].bottoms) keep_in(choice.needs.input, bottom->grad);
     }
   if (workspace > 0) context_.scratch(workspace);
+  follow_layouts(layouts);
   return layouts;
+}
+
+namespace {
+
+// Whether the tensor takes fewer bytes in the layout than plain ones.
+bool is_smaller(const LayoutPtr& layout, const Tensor& tensor) {
+  return layout && !layout->depends_on_shape() && layout->bytes(tensor.shape()) < tensor.bytes();
+}
+
+}  // namespace
+
+// Adds the layouts of fewer bytes that layers take over from others, and forgets those of storages
+// into which a layer writes plain numbers.
+void Net::follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts) const {
+  const auto layout_of = [&](const Tensor& tensor) {
+    const auto found = layouts.find(tensor.storage().get());
+    return found != layouts.end() && is_smaller(found->second, tensor) ? found->second : nullptr;
+  };
+  const auto put = [&](const Tensor& tensor, const LayoutPtr& layout) {
+    if (layout)
+      layouts[tensor.storage().get()] = layout;
+    else if (layout_of(tensor))
+      layouts.erase(tensor.storage().get());
+  };
+  const auto has_own = [&](std::size_t i, LayoutPtr KernelNeeds::*which) {
+    return std::ranges::any_of(layers_[i]->choices(), [which](const ops::Choice& choice) {
+      return choice.needs.*which != nullptr;
+    });
+  };
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Wiring& wires = wiring_[i];
+    if (has_own(i, &KernelNeeds::output)) continue;
+    LayoutPtr all;
+    if (layers_[i]->keeps_layout().data && !wires.bottoms.empty())
+      all = layout_of(wires.bottoms[0]->data);
+    for (const Blob* bottom : wires.bottoms)
+      if (!layout_of(bottom->data)) all = nullptr;
+    for (const Blob* top : wires.tops) put(top->data, all);
+  }
+  // first what layers keep; then those that write plain gradients have their way
+  for (const bool keeps : {true, false})
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      if (layers_[i]->keeps_layout().grad != keeps || has_own(i, &KernelNeeds::input)) continue;
+      for (const Blob* bottom : wiring_[i].bottoms)
+        put(bottom->grad, keeps ? layout_of(bottom->data) : nullptr);
+    }
 }
 
 // Steps: forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
@@ -236,9 +283,13 @@ void Net::plan_blobs() {
     const auto [entry, fresh] = index.emplace(storage, storages.size());
     if (fresh) {
       storages.push_back(storage);
-      lifetimes.push_back({storage->required(), step, step});
+      lifetimes.push_back({0, step, step});
     }
     Lifetime& lifetime = lifetimes[entry->second];
+    const auto layout = layouts.find(storage);
+    const bool smaller = layout != layouts.end() && is_smaller(layout->second, tensor);
+    lifetime.bytes = std::max(
+        lifetime.bytes, smaller ? layout->second->bytes(tensor.shape()) : storage->required());
     lifetime.first = std::min(lifetime.first, step);
     lifetime.last = std::max(lifetime.last, step);
   };
@@ -281,7 +332,8 @@ void Net::plan_blobs() {
   if (!arena_ || arena_->bytes() < plan.bytes) arena_ = context_.device().allocate(plan.bytes);
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const auto layout = layouts.find(storages[i]);
-    storages[i]->bind(arena_, plan.offsets[i], layout == layouts.end() ? nullptr : layout->second);
+    storages[i]->bind(arena_, plan.offsets[i], layout == layouts.end() ? nullptr : layout->second,
+                      lifetimes[i].bytes);
   }
 }
 

@@ -22,14 +22,16 @@ Storage::~Storage() {
   }
 }
 
-void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout) {
-  CHECK(memory && offset + required_ <= memory->bytes())
-      << required_ << " bytes at " << offset << " of the plan";
+void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout,
+                   std::optional<std::size_t> room) {
+  const std::size_t bytes = room.value_or(required_);
+  CHECK(memory && offset + bytes <= memory->bytes())
+      << bytes << " bytes at " << offset << " of the plan";
   finish_upload();
   const Home home{memory->device(), layout};
   const bool on_host = home.is_host();
   Copy &bound = on_host ? host_ : away_, &other = on_host ? away_ : host_;
-  bound = {std::move(memory), offset, true, on_host};
+  bound = {std::move(memory), offset, bytes, true, on_host};
   if (!on_host) spare_ = {};
   if (other.planned) other = {};  // by an earlier plan, whose memory is others' now
   if (spare_.planned) spare_ = {};
@@ -43,8 +45,8 @@ void Storage::bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
       << required_ << " bytes at " << host_offset << " and " << home_offset;
   finish_upload();
   home_ = {home->device(), nullptr};
-  host_ = {std::move(host), host_offset, true, true};
-  away_ = {std::move(home), home_offset, true, true};
+  host_ = {std::move(host), host_offset, required_, true, true};
+  away_ = {std::move(home), home_offset, required_, true, true};
   spare_ = {};
   ++version_;
 }
@@ -57,10 +59,11 @@ void Storage::unbind() {
 }
 
 std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device) const {
-  if (!copy.memory || copy.offset + bytes > copy.memory->bytes()) {
+  if (!copy.memory || bytes > copy.room) {
     CHECK(!copy.planned) << "a planned tensor grew to " << bytes << " bytes without a new plan";
     copy.memory = device.allocate(bytes);
     copy.offset = 0;
+    copy.room = bytes;
   }
   return copy.memory->data() + copy.offset;
 }
@@ -163,7 +166,7 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
       spare_layout_ = home_.layout;
     }
     const bool has_room =
-        !away_.planned || (home.layout ? home.layout->bytes(shape) : 0) <= required_;
+        !away_.planned || (home.layout ? home.layout->bytes(shape) : required_) <= away_.room;
     if (home.device != home_.device) spare_ = {};
     if (home.device != home_.device || !has_room) away_ = {};
     away_.current = false;
