@@ -76,7 +76,7 @@ NetParameter inception() {
   return param;
 }
 
-// What is turned is what a chain of convolutions turns.
+// Numbers are turned as often as in a chain of convolutions.
 TEST(CudaSteady, ImagesKeepChannelsLastThroughConcatAndSlice) {
   for (const Precision precision : {Precision::kTf32, Precision::kBfloat16, Precision::kFloat16}) {
     Context ctx({.device = &fake_gpu(), .seed = 3, .precision = precision});

@@ -156,6 +156,7 @@ class Net {
   // 'label_data_1_split_0'.
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
+  void each_use(const std::function<void(const Tensor&, int step)>& use) const;
   void plan_blobs();
   std::unordered_map<const Storage*, LayoutPtr> ask_kernels();
   void follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts) const;

@@ -265,17 +265,46 @@ void Net::follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts)
     }
 }
 
-// Steps: forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
-void Net::plan_blobs() {
+// Calls use(tensor, step) for each step at which a tensor of the blobs must have its memory. Steps:
+// forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
+void Net::each_use(const std::function<void(const Tensor&, int step)>& use) const {
   const int n = static_cast<int>(layers_.size());
+  // what layer i uses when it is layer `turn`'s turn
+  const auto use_at = [&](int i, int turn) {
+    const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+    const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
+    const int back = 2 * n - 1 - turn;
+    for (const Blob* blob : wires.bottoms) use(blob->data, turn);
+    for (std::size_t t = 0; t < wires.tops.size(); ++t) {
+      const float weight = layers_[static_cast<std::size_t>(i)]->loss_weight(static_cast<int>(t));
+      use(wires.tops[t]->data, turn);
+      if (weight != 0) use(wires.tops[t]->data, n);
+    }
+    if (!wires.needs_backward) return;
+    for (const Blob* blob : wires.tops) use(blob->grad, back);
+    for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
+      if (wires.propagate[b]) use(wires.bottoms[b]->grad, back);
+    if (reads.bottom_data)
+      for (const Blob* blob : wires.bottoms) use(blob->data, back);
+    if (reads.top_data)
+      for (const Blob* blob : wires.tops) use(blob->data, back);
+  };
+  for (int i = 0; i < n; ++i) {
+    use_at(i, i);
+    if (const int called = wiring_[static_cast<std::size_t>(i)].forward; called >= 0)
+      use_at(called, i);
+  }
+  keep_blobs([&](const Blob& blob) { use(blob.data, 0), use(blob.data, 2 * n); });
+}
+
+void Net::plan_blobs() {
   std::vector<Storage*> storages;
   std::vector<Lifetime> lifetimes;
   std::unordered_map<const Storage*, std::size_t> index;
   std::unordered_set<const Storage*> brought;
-  for (int i = 0; i < n; ++i)
-    if (layers_[static_cast<std::size_t>(i)]->brings_memory())
-      for (const Blob* top : wiring_[static_cast<std::size_t>(i)].tops)
-        brought.insert(top->data.storage().get());
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (layers_[i]->brings_memory())
+      for (const Blob* top : wiring_[i].tops) brought.insert(top->data.storage().get());
   const std::unordered_map<const Storage*, LayoutPtr> layouts = ask_kernels();
   const auto touch = [&](const Tensor& tensor, int step) {
     Storage* storage = tensor.storage().get();
@@ -293,32 +322,7 @@ void Net::plan_blobs() {
     lifetime.first = std::min(lifetime.first, step);
     lifetime.last = std::max(lifetime.last, step);
   };
-  // what layer i touches when it is layer `turn`'s turn
-  const auto touch_at = [&](int i, int turn) {
-    const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-    const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
-    const int back = 2 * n - 1 - turn;
-    for (const Blob* blob : wires.bottoms) touch(blob->data, turn);
-    for (std::size_t t = 0; t < wires.tops.size(); ++t) {
-      const float weight = layers_[static_cast<std::size_t>(i)]->loss_weight(static_cast<int>(t));
-      touch(wires.tops[t]->data, turn);
-      if (weight != 0) touch(wires.tops[t]->data, n);
-    }
-    if (!wires.needs_backward) return;
-    for (const Blob* blob : wires.tops) touch(blob->grad, back);
-    for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
-      if (wires.propagate[b]) touch(wires.bottoms[b]->grad, back);
-    if (reads.bottom_data)
-      for (const Blob* blob : wires.bottoms) touch(blob->data, back);
-    if (reads.top_data)
-      for (const Blob* blob : wires.tops) touch(blob->data, back);
-  };
-  for (int i = 0; i < n; ++i) {
-    touch_at(i, i);
-    if (const int called = wiring_[static_cast<std::size_t>(i)].forward; called >= 0)
-      touch_at(called, i);
-  }
-  keep_blobs([&](const Blob& blob) { touch(blob.data, 0), touch(blob.data, 2 * n); });
+  each_use(touch);
 
   memory_ = {};
   for (const NetParam& param : net_params_) memory_.params += 2 * param.blob->data.bytes();

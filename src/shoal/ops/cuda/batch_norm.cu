@@ -13,7 +13,7 @@ BroadcastDims dims_of(const BatchNormDesc& desc) {
   return {.outer = desc.images, .dim = desc.channels, .inner = desc.inner};
 }
 
-// What a channel's numbers are normalized with, forward: (x - center) * inverse * factor + shift.
+// Normalizes a channel's numbers in a forward pass: (x - center) * inverse * factor + shift.
 struct alignas(16) Normalization {
   float center, inverse, factor, shift;
 };
@@ -29,7 +29,7 @@ struct NoGate {
   float center;
   __host__ __device__ float operator()(const Relu&, float, float dy) const { return dy; }
 };
-// And backward: the gradient is gain * dy - offset - bend * (x - center).
+// Makes a channel's gradient in a backward pass: gain * dy - offset - bend * (x - center).
 template <class G>
 struct alignas(16) Slope {
   G gate;
