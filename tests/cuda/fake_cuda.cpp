@@ -212,6 +212,8 @@ cudaError_t elapsed(float* ms, cudaEvent_t start, cudaEvent_t end) {
 cudaError_t query_event(cudaEvent_t event) {
   const std::lock_guard lock(fakes().mutex);
   if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
+  // work goes on while it is asked after
+  if (event->reached < event->recorded && !event->stream->queue.empty()) run(*event->stream, 1);
   return event->reached < event->recorded ? cudaErrorNotReady : report(cudaSuccess);
 }
 

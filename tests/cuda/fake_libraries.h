@@ -4,7 +4,7 @@
 
 #include "shoal/ops/cuda/blas.h"
 #include "shoal/ops/cuda/dnn.h"
-#include "shoal/ops/cuda/nccl_sums.h"
+#include "shoal/ops/cuda/nccl.h"
 
 namespace shoal::test {
 

@@ -1,19 +1,31 @@
 // NCCL without GPUs. A collective is done when the streams of all its members have come to it.
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "cuda/fake_cuda.h"
 #include "cuda/fake_libraries.h"
+#include "cuda/fake_stream.h"
 
 namespace shoal::test {
 namespace {
 
+struct Call;
+
+// GPUs that were connected: of one thread, or of as many threads as there are GPUs, which find each
+// other by the clique's name.
 struct Clique {
-  std::vector<int> devices;
+  std::vector<int> devices;  // by rank
+  std::size_t joined = 0;    // of those
+  bool lost = false;         // one of them went without a word
+  std::map<int, std::vector<Call>>
+      calls{};  // sums over all that not all have called for, by number
 };
 
 }  // namespace
@@ -23,15 +35,18 @@ struct Clique {
 struct ncclComm {
   std::shared_ptr<shoal::test::Clique> clique;
   std::size_t rank = 0;
+  int calls = 0;  // of sums over all
 };
 
 namespace shoal::test {
 namespace {
 
+enum class Kind { kReduce, kBroadcast, kAllReduce };
+
 // One member's part.
 struct Call {
   ncclComm_t comm;
-  bool reduces;
+  Kind kind;
   float* data;
   std::size_t count;
   cudaStream_t stream;
@@ -48,10 +63,9 @@ struct Collective {
     for (std::size_t i = 0; i < root.count; ++i) {
       float sum = 0;
       for (std::size_t rank = parts.size(); rank-- > 0;) sum += parts[rank].data[i];
-      if (root.reduces)
-        root.data[i] = sum;
-      else
-        for (const Call& part : parts) part.data[i] = root.data[i];
+      if (root.kind != Kind::kBroadcast) root.data[i] = sum;
+      if (root.kind == Kind::kReduce) continue;
+      for (const Call& part : parts) part.data[i] = root.data[i];
     }
     done = true;
   }
@@ -66,14 +80,28 @@ struct Collective {
 thread_local bool in_group = false;
 thread_local std::vector<Call> group;
 
-ncclResult_t call(bool reduces, const void* from, void* to, std::size_t count, ncclDataType_t type,
+// Queues one collective on its members' streams.
+void queue_collective(std::vector<Call> parts) {
+  const auto one = std::make_shared<Collective>();
+  one->parts = std::move(parts);
+  one->arrived.resize(one->parts.size());
+  std::vector<std::pair<cudaStream_t, std::function<void()>>> work;
+  for (std::size_t rank = 0; rank < one->parts.size(); ++rank) {
+    EXPECT_EQ(one->parts[rank].count, one->parts[0].count);
+    EXPECT_EQ(one->parts[rank].kind, one->parts[0].kind);
+    work.emplace_back(one->parts[rank].stream, [one, rank] { one->arrive(rank); });
+  }
+  queue_together(work);
+}
+
+ncclResult_t call(Kind kind, const void* from, void* to, std::size_t count, ncclDataType_t type,
                   int root, ncclComm_t comm, cudaStream_t stream) {
   EXPECT_TRUE(in_group) << "one thread that calls for several GPUs needs a group, or it hangs";
   const int device = comm->clique->devices[comm->rank];
   if (from != to || type != ncclFloat32 || root != 0 || fake_device_of(stream) != device ||
       !in_fake_memory(to, count * sizeof(float), device))
     return ncclInvalidArgument;
-  group.push_back({comm, reduces, static_cast<float*>(to), count, stream});
+  group.push_back({comm, kind, static_cast<float*>(to), count, stream});
   return ncclSuccess;
 }
 
@@ -87,22 +115,89 @@ ncclResult_t end_group() {
   std::vector<std::vector<Call>> by_rank(size);
   for (const Call& one : calls) by_rank[one.comm->rank].push_back(one);
   for (std::size_t n = 0; n < by_rank[0].size(); ++n) {
-    const auto one = std::make_shared<Collective>();
+    std::vector<Call> parts;
     for (const auto& of : by_rank) {
       if (of.size() != by_rank[0].size()) {
         ADD_FAILURE() << "a collective without all its members never ends";
         return ncclInvalidUsage;
       }
-      EXPECT_EQ(of[n].count, by_rank[0][n].count);
-      EXPECT_EQ(of[n].reduces, by_rank[0][n].reduces);
-      one->parts.push_back(of[n]);
+      parts.push_back(of[n]);
     }
-    one->arrived.resize(size);
-    std::vector<std::pair<cudaStream_t, std::function<void()>>> work;
-    for (std::size_t rank = 0; rank < size; ++rank)
-      work.emplace_back(one->parts[rank].stream, [one, rank] { one->arrive(rank); });
-    queue_together(work);
+    queue_collective(std::move(parts));
   }
+  return ncclSuccess;
+}
+
+// ---- members that are threads ----
+
+std::map<std::string, std::weak_ptr<Clique>>& cliques() {
+  static std::map<std::string, std::weak_ptr<Clique>> all;
+  return all;
+}
+
+ncclResult_t name_clique(ncclUniqueId* id) {
+  static int count = 0;
+  const std::lock_guard lock(fake_mutex());
+  std::memset(id->internal, 0, sizeof id->internal);
+  std::snprintf(id->internal, sizeof id->internal, "clique %d", ++count);
+  return ncclSuccess;
+}
+
+ncclResult_t join_clique(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
+                         ncclConfig_t* config) {
+  if (library_fails()) return ncclUnhandledCudaError;
+  if (config->blocking != 0 || rank < 0 || rank >= size) return ncclInvalidArgument;
+  const std::lock_guard lock(fake_mutex());
+  std::weak_ptr<Clique>& known = cliques()[std::string(id.internal, sizeof id.internal)];
+  std::shared_ptr<Clique> clique = known.lock();
+  if (!clique) {
+    clique = std::make_shared<Clique>();
+    clique->devices.resize(static_cast<std::size_t>(size), -1);
+    known = clique;
+  }
+  if (std::ranges::count(clique->devices, current_gpu()) > 0) return ncclInvalidUsage;
+  clique->devices[static_cast<std::size_t>(rank)] = current_gpu();
+  ++clique->joined;
+  *comm = std::make_unique<ncclComm>(ncclComm{clique, static_cast<std::size_t>(rank)}).release();
+  return ncclInProgress;
+}
+
+ncclResult_t state_of(ncclComm_t comm, ncclResult_t* state) {
+  const std::lock_guard lock(fake_mutex());
+  const Clique& clique = *comm->clique;
+  const bool waits = clique.joined < clique.devices.size() ||
+                     (comm->calls > 0 && clique.calls.contains(comm->calls - 1));
+  *state = clique.lost ? ncclRemoteError : waits ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+
+// Begins when all members have called.
+ncclResult_t reduce_all(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  if (library_fails()) return ncclUnhandledCudaError;
+  const std::lock_guard lock(fake_mutex());
+  Clique& clique = *comm->clique;
+  ncclResult_t state = ncclSuccess;
+  state_of(comm, &state);
+  EXPECT_EQ(state, ncclSuccess) << "a call while the last is in progress";
+  const int device = clique.devices[comm->rank];
+  if (from != to || type != ncclFloat32 || op != ncclSum || fake_device_of(stream) != device ||
+      !in_fake_memory(to, count * sizeof(float), device))
+    return ncclInvalidArgument;
+  const int number = comm->calls++;
+  std::vector<Call>& calls = clique.calls[number];
+  calls.push_back({comm, Kind::kAllReduce, static_cast<float*>(to), count, stream});
+  if (calls.size() < clique.devices.size()) return ncclInProgress;
+  std::ranges::sort(calls, {}, [](const Call& call) { return call.comm->rank; });
+  queue_collective(std::move(calls));
+  clique.calls.erase(number);
+  return ncclSuccess;
+}
+
+ncclResult_t abort_clique(ncclComm_t comm) {
+  const std::lock_guard lock(fake_mutex());
+  comm->clique->lost = true;
+  const std::unique_ptr<ncclComm> owned(comm);
   return ncclSuccess;
 }
 
@@ -110,23 +205,32 @@ ncclResult_t end_group() {
 
 const ops::cuda::Nccl& fake_nccl() {
   static const ops::cuda::Nccl table = {
-      .GetErrorString = [](ncclResult_t) { return "unhandled cuda error"; },
+      .GetErrorString =
+          [](ncclResult_t result) {
+            return result == ncclRemoteError ? "a member was lost" : "unhandled cuda error";
+          },
+      .GetUniqueId = name_clique,
       .CommInitAll =
           [](ncclComm_t* comms, int count, const int* devices) {
             if (library_fails()) return ncclUnhandledCudaError;
             const auto clique = std::make_shared<Clique>();
             clique->devices.assign(devices, devices + count);
+            clique->joined = clique->devices.size();
             for (int rank = 0; rank < count; ++rank)
               comms[rank] =
                   std::make_unique<ncclComm>(ncclComm{clique, static_cast<std::size_t>(rank)})
                       .release();
             return ncclSuccess;
           },
+      .CommInitRankConfig = join_clique,
+      .CommGetAsyncError = state_of,
+      .CommFinalize = [](ncclComm_t) { return ncclSuccess; },
       .CommDestroy =
           [](ncclComm_t comm) {
             const std::unique_ptr<ncclComm> owned(comm);
             return ncclSuccess;
           },
+      .CommAbort = abort_clique,
       .GroupStart =
           [] {
             in_group = true;
@@ -136,14 +240,15 @@ const ops::cuda::Nccl& fake_nccl() {
       .Reduce =
           [](const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
              int root, ncclComm_t comm, cudaStream_t stream) {
-            return op == ncclSum ? call(true, from, to, count, type, root, comm, stream)
+            return op == ncclSum ? call(Kind::kReduce, from, to, count, type, root, comm, stream)
                                  : ncclInvalidArgument;
           },
       .Broadcast =
           [](const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
              ncclComm_t comm, cudaStream_t stream) {
-            return call(false, from, to, count, type, root, comm, stream);
+            return call(Kind::kBroadcast, from, to, count, type, root, comm, stream);
           },
+      .AllReduce = reduce_all,
   };
   return table;
 }

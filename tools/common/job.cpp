@@ -150,7 +150,8 @@ ExchangeParameter::Way way_named(const JobFlags& flags, std::string word) {
   ExchangeParameter::Way way{};
   if (!ExchangeParameter::Way_Parse(word, &way))
     throw usage("--exchange=", flags.exchange, ": ", word,
-                " is none of AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT and MPI");
+                " is none of AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT, MPI and "
+                "NCCL");
   return way;
 }
 

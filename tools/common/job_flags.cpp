@@ -46,8 +46,8 @@ DEFINE_string(batch_by, "",
 DEFINE_string(share_interval, "",
               "by SPEED: iterations until speeds are looked at again; 0: once; default: an epoch");
 DEFINE_string(exchange, "",
-              "AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT or MPI: how gradients "
-              "travel between "
+              "AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT, MPI or NCCL: how "
+              "gradients travel between "
               "workers; then, for layers by name or type, others: \"AUTO,fc8=TABLE\". "
               "docs/exchanges.md");
 DEFINE_bool(svb, false, "Poseidon's: the same as --exchange=FACTORS");

@@ -9,6 +9,7 @@
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/images.h"
+#include "shoal/ops/job_sums.h"
 #include "shoal/ops/loss.h"
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/pointwise.h"
@@ -40,6 +41,7 @@ struct Backend {
   std::span<const BatchNormImpl* const> batch_norm;
   std::span<const SoftmaxImpl* const> softmax;
   decltype(&make_device_sums) device_sums = nullptr;  // null: it has none
+  const JobSumsImpl* job_sums = nullptr;              // likewise
 };
 
 // Of this build's own devices.

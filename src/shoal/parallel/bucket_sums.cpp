@@ -7,6 +7,7 @@
 #include "shoal/net/net.h"
 #include "shoal/parallel/allreduce.h"
 #include "shoal/parallel/mpi_sum.h"
+#include "shoal/parallel/nccl_sum.h"
 #include "shoal/parallel/replicated_layers.h"
 #include "shoal/solver/net_params.h"
 
@@ -23,6 +24,10 @@ BucketSums::BucketSums(const TableSetup& setup) : net_(setup.net), table_(setup.
       part.params.insert(part.params.end(), own.begin(), own.end());
     }
   }
+  const auto by_nccl =
+      std::ranges::count(parts_, Way::kNccl, [](const Part& part) { return part.bucket.way; });
+  if (by_nccl > 0)
+    nccl_ = begin_nccl(table_, net_.context(), static_cast<int>(by_nccl), setup.options.name);
 }
 
 std::size_t BucketSums::part_of(int layer) const {
@@ -36,11 +41,13 @@ std::size_t BucketSums::part_of(int layer) const {
 std::vector<table::Row> BucketSums::rows(RowId first) {
   const std::vector<std::uint16_t> servers = servers_by_worker(table_.roster());
   std::vector<table::Row> all;
+  int nccl_sums = 0;
   for (Part& part : parts_) {
     const Bucket& bucket = part.bucket;
     part.first = part.end = first + static_cast<RowId>(all.size());
-    if (bucket.way == Way::kMpi) {
-      part.sum = make_mpi_sum(table_, bucket.count);
+    if (is_of_library(bucket.way)) {
+      part.sum = bucket.way == Way::kMpi ? make_mpi_sum(table_, bucket.count)
+                                         : make_nccl_sum(table_, nccl_, nccl_sums++, bucket.count);
       continue;
     }
     const std::vector<table::Row> own = rows_of(

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "shoal/ops/job_sums.h"
 #include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/table_exchange.h"
 #include "shoal/parallel/vector_sum.h"
@@ -16,7 +17,7 @@ namespace shoal::parallel {
 // All calls on the solver's thread, destination apart.
 class BucketSums {
  public:
-  // For the ways of a setup. Throws ConfigError as begin_mpi does.
+  // For the ways of a setup. Throws ConfigError as begin_mpi and begin_nccl do.
   explicit BucketSums(const TableSetup& setup);
 
   std::size_t size() const { return parts_.size(); }
@@ -59,7 +60,8 @@ class BucketSums {
 
   Net& net_;
   table::Table& table_;
-  std::vector<Part> parts_;  // in the order of backward
+  std::shared_ptr<ops::JobSums> nccl_;  // of the generation, if a bucket goes by it
+  std::vector<Part> parts_;             // in the order of backward
 };
 
 }  // namespace shoal::parallel

@@ -135,7 +135,7 @@ constexpr double kClearly = 0.99;
 Way cheapest_sum(const LayerExchange& choice, const Rates& rates) {
   Way best = Way::kTable;
   for (const auto& [way, cost] : choice.costs) {
-    if (way == Way::kTable || way == Way::kMpi) continue;
+    if (way == Way::kTable || is_of_library(way)) continue;
     if (best == Way::kTable || measure(cost, rates) < measure(choice.costs.at(best), rates))
       best = way;
   }
@@ -183,7 +183,7 @@ void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
   choice.why = "least time";
   for (const auto& [way, cost] : choice.costs) {
     const double limit = choice.cost().seconds() * (choice.way == Way::kTable ? kClearly : 1);
-    if (way != Way::kMpi && cost.seconds() < limit) choice.way = way;
+    if (!is_of_library(way) && cost.seconds() < limit) choice.way = way;
   }
 }
 

@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kNumberBytes = sizeof(float);
 
-// MPI's library does what it likes: about as much as halving and doubling.
+// A library does what it likes: about as much as halving and doubling.
 Cost collective_cost(Way of, std::int64_t params, const Crowd& crowd, const Rates& rates) {
-  const Way way = of == Way::kMpi ? Way::kHalvingDoubling : of;
+  const Way way = is_of_library(of) ? Way::kHalvingDoubling : of;
   const int workers = static_cast<int>(crowd.workers);
   const Load load = load_of(way, workers);
   const auto all = static_cast<double>(params);

@@ -14,9 +14,10 @@ enum class Way : std::uint8_t {
   kHalvingDoubling,  // sums of halves with partners ever nearer, and back
   kDirect,           // sums of parts, each at one worker, which sends it to all
   kMpi,              // sums by MPI, as its library likes
+  kNccl,             // sums on GPUs by NCCL, as its library likes
 };
 inline constexpr std::array kWays{Way::kTable,           Way::kFactors, Way::kTree, Way::kRing,
-                                  Way::kHalvingDoubling, Way::kDirect,  Way::kMpi};
+                                  Way::kHalvingDoubling, Way::kDirect,  Way::kMpi,  Way::kNccl};
 // Those whose time is predicted; AUTO is one of them.
 inline constexpr std::array kPredictedWays{Way::kTable, Way::kFactors,         Way::kTree,
                                            Way::kRing,  Way::kHalvingDoubling, Way::kDirect};
@@ -27,9 +28,11 @@ inline constexpr std::array kCollectives{Way::kTree, Way::kRing, Way::kHalvingDo
 // As a solver spells it.
 constexpr const char* name_of(Way way) {
   constexpr const char* kNames[] = {"TABLE",  "FACTORS", "TREE", "RING", "HALVING_DOUBLING",
-                                    "DIRECT", "MPI"};
+                                    "DIRECT", "MPI",     "NCCL"};
   return kNames[static_cast<std::size_t>(way)];
 }
+// The transfers are a library's, which is chosen by name alone: what they take is not predicted.
+constexpr bool is_of_library(Way way) { return way == Way::kMpi || way == Way::kNccl; }
 // Workers sum the gradients among themselves.
 constexpr bool is_collective(Way way) { return way >= Way::kTree; }
 

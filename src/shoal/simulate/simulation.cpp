@@ -144,10 +144,12 @@ void check_dry(const SolverParameter& solver, const SimulationOptions& options) 
 // Where ways of exchange are chosen by rates, those that the solver does not say are the cluster's:
 // its slowest link, its longest latency, and products that take no time.
 SolverParameter with_rates(SolverParameter solver, const Cluster& cluster) {
-  const auto by_mpi = [](const auto& one) { return one.way() == ExchangeParameter::MPI; };
-  if (by_mpi(solver.exchange()) || std::ranges::any_of(solver.exchange().layer(), by_mpi))
+  const auto by_library = [](const auto& one) {
+    return one.way() == ExchangeParameter::MPI || one.way() == ExchangeParameter::NCCL;
+  };
+  if (by_library(solver.exchange()) || std::ranges::any_of(solver.exchange().layer(), by_library))
     throw ConfigError(Code::kUsage,
-                      "exchange MPI cannot be simulated: MPI's library does its own "
+                      "exchange MPI or NCCL cannot be simulated: the library does its own "
                       "transfers; HALVING_DOUBLING is about as much");
   if (!parallel::needs_rates(solver)) return solver;
   parallel::Rates rates;

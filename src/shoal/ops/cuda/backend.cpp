@@ -1,6 +1,7 @@
 // The functions and kernels that a CUDA device brings to ops.
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/impls.h"
+#include "shoal/ops/cuda/nccl_job_sums.h"
 #include "shoal/ops/cuda/nccl_sums.h"
 
 namespace shoal::ops::cuda {
@@ -20,7 +21,7 @@ constexpr const BatchNormImpl* kBatchNormImpls[] = {&kBatchNorm};
 constexpr const SoftmaxImpl* kSoftmaxImpls[] = {&kSoftmaxCudnn, &kSoftmax};
 constexpr Backend kBackend = {
     &kElementary, kDenseImpls,     kConvImpls,    kIm2colImpls,    kPoolImpls,
-    kLrnImpls,    kBatchNormImpls, kSoftmaxImpls, &make_nccl_sums,
+    kLrnImpls,    kBatchNormImpls, kSoftmaxImpls, &make_nccl_sums, &kNcclJobSums,
 };
 
 }  // namespace

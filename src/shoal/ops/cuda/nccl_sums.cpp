@@ -5,6 +5,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
+#include "shoal/ops/cuda/nccl.h"
 #include "shoal/ops/cuda/numbers.h"
 #include "shoal/tensor/cuda/device.h"
 #include "shoal/tensor/cuda/event.h"
@@ -15,11 +16,6 @@ namespace {
 
 using shoal::cuda::CudaEvent;
 using shoal::cuda::CudaStream;
-
-void check(const Nccl& nccl, ncclResult_t result, const char* what) {
-  if (result != ncclSuccess)
-    throw DeviceError(str(what, ": NCCL says ", nccl.GetErrorString(result)));
-}
 
 // One GPU, and its part of the slots.
 struct Member {
@@ -123,24 +119,7 @@ class NcclSums final : public DeviceSums {
   std::vector<ncclComm_t> comms_;
 };
 
-const NcclLibrary& installed_nccl() {
-  static const NcclLibrary library = load_nccl();
-  return library;
-}
-
 }  // namespace
-
-NcclLibrary load_nccl(const std::vector<std::string>& files) {
-  NcclLibrary nccl;
-  Library library(files);
-#define FN(name) library.find("nccl" #name, nccl.functions.name);
-#include "shoal/ops/cuda/nccl.def"
-#undef FN
-  if (!library.why().empty())
-    nccl.why = str("NCCL cannot be loaded: ", library.why(), "; install NCCL ", NCCL_MAJOR,
-                   ", or name its folder in LD_LIBRARY_PATH");
-  return nccl;
-}
 
 std::unique_ptr<DeviceSums> make_nccl_sums(std::span<Context* const> contexts, int slots,
                                            Why& why) {
@@ -152,12 +131,8 @@ std::unique_ptr<DeviceSums> make_nccl_sums(std::span<Context* const> contexts, i
       why = str(context->device().name(), " is there twice");
   }
   if (!why.empty()) return nullptr;
-  const Nccl* nccl = shoal::cuda::stream_of(*contexts[0]).runtime().nccl;
-  if (nccl == nullptr) {
-    why = installed_nccl().why;
-    nccl = &installed_nccl().functions;
-  }
-  if (!why.empty()) return nullptr;
+  const Nccl* const nccl = nccl_for(*contexts[0], why);
+  if (nccl == nullptr) return nullptr;
   return std::make_unique<NcclSums>(contexts, slots, *nccl);
 }
 

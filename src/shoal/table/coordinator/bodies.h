@@ -59,11 +59,13 @@ bool decode_may_leave(std::string_view bytes);
 // kJudge, 0 of all others.
 std::uint32_t part_of(Topic topic, std::string_view body);
 
-// The clocks of the rounds (kBarrier) with which a generation begins, one after the other: two in
-// Table::create(); then, where workers measure their links, one at the end of each worker's turn.
-constexpr Clock all_drained(Generation generation) {
+// The clocks of the rounds (kBarrier) with which a generation begins, one after the other: one in
+// which worker 0 names a group for sums by a library, if there are such; two in Table::create();
+// then, where workers measure their links, one at the end of each worker's turn.
+constexpr Clock group_named(Generation generation) {
   return (static_cast<Clock>(generation) << 17) - (Clock{1} << 50);
 }
+constexpr Clock all_drained(Generation generation) { return group_named(generation) + 1; }
 constexpr Clock rows_exist(Generation generation) { return all_drained(generation) + 1; }
 constexpr Clock end_of_turn(Generation generation, int worker) {
   return rows_exist(generation) + 1 + worker;
