@@ -33,6 +33,7 @@ class Steps final : public Pass {
   std::string name(int step) const override { return str("step ", step); }
   bool replays(int step) const override { return at(step).replays; }
   void stamp(int, std::vector<std::uintptr_t>& to) const override { to.push_back(stamped); }
+  bool together(int first, int last) const override { return last - first < most_together; }
   Status begin(int) override { return {}; }
   Status end(int) override { return {}; }
   Status work(int step) override {
@@ -44,6 +45,7 @@ class Steps final : public Pass {
   const Step& at(int step) const { return all_[static_cast<std::size_t>(step)]; }
 
   std::uintptr_t stamped = 0;
+  int most_together = 100;
 
  private:
   std::vector<Step> all_;
@@ -172,6 +174,19 @@ TEST_P(CudaRecordedPass, CallsAgainWhenSomethingIsElsewhere) {
   steps.stamped = 1;
   expect_right(pass, 1);
   EXPECT_EQ(steps.at(0).calls, calls + 1);
+}
+
+TEST_P(CudaRecordedPass, EndsAStretchWhereStepsMustNotComeTogether) {
+  std::vector<Steps::Step> all = two_steps();
+  for (int i = 0; i < 3; ++i) all.push_back({[this] { ops::scale(ctx_, 2, z_); }});
+  Steps steps(all);
+  steps.most_together = 2;
+  RecordedPass pass(steps, ctx_);
+  expect_right(pass, 8, 24);
+  EXPECT_EQ(pass.summary().stretches, 2);
+  EXPECT_EQ(pass.summary().layers, 4);
+  EXPECT_EQ(steps.at(3).calls, 4);
+  EXPECT_EQ(steps.at(4).calls, 8);
 }
 
 TEST_P(CudaRecordedPass, LeavesOutStepsThatTheHostTakesPartIn) {
@@ -325,6 +340,38 @@ TEST_P(CudaRecordedNets, FollowShapesScalesAndParams) {
   if (GetParam() != &fake_gpu()) return;
   EXPECT_GE(with.recordings, 6) << "anew after each change";
   EXPECT_LT(with.launches, without.launches);
+}
+
+// conv has 304 bytes of params, ip 204.
+TEST_P(CudaRecordedNets, CallHooksTogetherForFewBytes) {
+  const auto stretches_of = [](std::int64_t together) {
+    Context ctx({.device = GetParam(), .recordings = true});
+    Net net(parse_net(kNet, "net.prototxt"), ctx);
+    net.before_forward([](int) { return Status(); }, together);
+    const auto is_made = [&](int param) {
+      return std::ranges::any_of(net.params()[static_cast<std::size_t>(param)].blob->grad.host(),
+                                 [](float x) { return x != 0; });
+    };
+    bool at_once = false;  // conv's gradient is there when ip's is taken
+    const auto take = [&](int layer) {
+      if (net.layers()[static_cast<std::size_t>(layer)]->name() != "ip") return Status();
+      EXPECT_TRUE(is_made(2));
+      at_once = is_made(0);
+      return Status();
+    };
+    net.after_backward(take, together);
+    for (int pass = 0; pass < 8; ++pass) {
+      std::ranges::fill(net.blob("x")->data.host_out(), 0.5f);
+      net.clear_gradients();
+      (void)or_throw(net.forward());
+      or_fail(net.backward());
+    }
+    return str(net.recorded_forward().stretches, " ", net.recorded_backward().stretches,
+               at_once ? " at once" : "");
+  };
+  EXPECT_EQ(stretches_of(0), "0 0");
+  EXPECT_EQ(stretches_of(400), "2 1");
+  EXPECT_EQ(stretches_of(508), "2 1 at once");
 }
 
 }  // namespace

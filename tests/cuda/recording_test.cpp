@@ -219,7 +219,7 @@ TEST_P(CudaRecordingOn, SaysWhichLayersAreCalled) {
             "drop: its work depends on more than numbers on the device");
 }
 
-// A hook that must see each layer, or an updater that sends while layers compute.
+// A hook that must see each layer.
 TEST_P(CudaRecordingOn, IsLeftOutWhereLayersAreSeenOneByOne) {
   const SolverParameter param = solver_of(kLeNet, "test_interval: 100");
   SolverParameter debug = param;
@@ -232,13 +232,50 @@ TEST_P(CudaRecordingOn, IsLeftOutWhereLayersAreSeenOneByOne) {
     EXPECT_EQ(trained.calls.recordings, 0);
     EXPECT_EQ(trained.stretches, 0);
   }
-  const FakeCalls before = fake_calls();
-  SolverParameter job = device_solver("cuda_recording_job", "max_iter: 6 cuda_graphs: true");
-  job.set_test_interval(100);
-  const auto life = [&](int, table::Table& table) { return train_on(&device(), job, &table); };
-  for (const Status& status : run_workers(1, 1, life)) EXPECT_TRUE(status.ok());
-  EXPECT_EQ((fake_calls() - before).recordings, 0);
 }
+
+struct JobCase {
+  const char *name, *solver;
+};
+class CudaRecordingInAJob : public testing::TestWithParam<std::tuple<const Device*, JobCase>> {};
+
+// Layers' hooks wait, send and sum between the stretches.
+TEST_P(CudaRecordingInAJob, ChangesNoBit) {
+  const auto& [device, c] = GetParam();
+  const auto job = [&](bool recordings) {
+    SolverParameter param = device_solver("cuda_recording_job", "max_iter: 9 snapshot: 9");
+    SolverParameter own = parse_solver(c.solver, "job case");
+    own.clear_snapshot_prefix();
+    param.MergeFrom(own);
+    param.set_cuda_graphs(recordings);
+    const auto life = [&, on = device](int, table::Table& table) {
+      return train_on(on, param, &table);
+    };
+    const FakeCalls before = fake_calls();
+    expect_all_ok(run_workers(2, 2, life));
+    if (device == &fake_gpu()) {
+      EXPECT_EQ((fake_calls() - before).graph_launches > 20, recordings);
+    }
+    return saved(param, 9);
+  };
+  EXPECT_EQ(job(true), job(false));
+}
+
+std::string job_name(const testing::TestParamInfo<CudaRecordingInAJob::ParamType>& info) {
+  const auto& [device, c] = info.param;
+  return str(c.name, "_on_", cuda_device_name({device, info.index}));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Exchanges, CudaRecordingInAJob,
+    testing::Combine(
+        testing::ValuesIn(cuda_devices()),
+        testing::Values(JobCase{"table", "exchange { way: TABLE }"},
+                        JobCase{"table_early", "exchange { way: TABLE } clip_gradients: -1"},
+                        JobCase{"ring", "exchange { way: RING }"},
+                        JobCase{"factors", "exchange { way: FACTORS } iter_size: 2"},
+                        JobCase{"local_steps", "scheme { type: 'local_steps' }"},
+                        JobCase{"half", "exchange { way: TABLE } precision: FLOAT16"})),
+    job_name);
 
 // ---- on the fake GPU alone ----
 

@@ -133,6 +133,22 @@ TEST(CudaReplicas, HaveTheSameBitsInEveryRunAndAfterARestore) {
   }
 }
 
+// Each replica's net has recordings of its own.
+TEST(CudaReplicas, RecordingsChangeNoBit) {
+  for (const Devices& devices : {fake_gpus(3), same_gpu(2)}) {
+    const auto train = [&](bool recordings) {
+      SolverParameter param = device_solver("cuda_replicas_recorded", "max_iter: 12 snapshot: 12");
+      param.set_cuda_graphs(recordings);
+      const FakeCalls before = fake_calls();
+      EXPECT_TRUE(train_on_all(devices, param).ok());
+      const std::int64_t graphs = (fake_calls() - before).graph_launches;
+      EXPECT_EQ(graphs > 10 * static_cast<std::int64_t>(devices.size()), recordings) << graphs;
+      return saved(param, 12);
+    };
+    EXPECT_EQ(train(true), train(false));
+  }
+}
+
 // Running means and what is learned, as replicas on the CPU have them.
 TEST(CudaReplicas, EndWhereThoseOnTheCpuDo) {
   const SolverParameter param =

@@ -98,17 +98,17 @@ class Net {
   // are complete. May block. An error ends the pass. At most one of each; the caller outlives the
   // net or sets nullptr.
   using Hook = std::function<Status(int layer)>;
-  // kGathered: calls of several neighbouring layers may come together, before the first or after
-  // the last of them. Only so can their work be recorded.
-  enum class Calls { kEach, kGathered };
-  void before_forward(Hook hook, Calls calls = Calls::kEach) {
+  // together: the calls of neighbouring layers whose params have at most so many bytes in all may
+  // come together, before the first or after the last of them; 0: each layer's comes on its own.
+  // Only the work of layers whose calls come together can be recorded.
+  void before_forward(Hook hook, std::int64_t together = 0) {
     before_forward_ = std::move(hook);
-    gathers_before_forward_ = calls == Calls::kGathered;
+    together_before_forward_ = together;
   }
   void after_forward(Hook hook) { after_forward_ = std::move(hook); }
-  void after_backward(Hook hook, Calls calls = Calls::kEach) {
+  void after_backward(Hook hook, std::int64_t together = 0) {
     after_backward_ = std::move(hook);
-    gathers_after_backward_ = calls == Calls::kGathered;
+    together_after_backward_ = together;
   }
   void before_backward(Hook hook) { before_backward_ = std::move(hook); }
 
@@ -174,7 +174,7 @@ class Net {
   NetMemory memory_;
   Random::State pass_start_;  // random state when the last forward began
   Hook before_forward_, after_forward_, before_backward_, after_backward_;
-  bool gathers_before_forward_ = false, gathers_after_backward_ = false;
+  std::int64_t together_before_forward_ = 0, together_after_backward_ = 0;  // bytes of params
   bool may_record_ = false;  // the last forward pass, and so its backward
   std::unique_ptr<Passes> passes_;
 };

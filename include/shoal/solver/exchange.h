@@ -35,7 +35,7 @@ class Exchange : public Checkpointed {
   virtual Status begin(std::int64_t iteration, float rate) = 0;
   virtual Status before_forward(int layer) = 0;
   virtual Status after_backward(int layer) = 0;
-  virtual bool acts_by_layer() const { return true; }
+  virtual std::int64_t bytes_together() const { return kFewBytes; }
   // After the last after_backward: of its own layers.
   virtual Gradients gradients() = 0;
   // Ends the step, with an update if `update`. `squares` is the sum over all exchanges.

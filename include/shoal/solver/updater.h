@@ -83,6 +83,10 @@ class Checkpointed {
   virtual void take(const RunState&, const std::string& /*file*/) {}
 };
 
+// Bytes of params whose transfers may begin together: a network takes a few milliseconds for them,
+// in which it does nothing beside computation, and a GPU has recordings of several layers.
+constexpr std::int64_t kFewBytes = 4 << 20;
+
 // Called on the solver's thread. For each iteration, in this order:
 //   wait_to_begin, begin
 //   and once, or for each of its local steps:
@@ -101,9 +105,9 @@ class Updater {
   // Returns when the layer's params are those that this step is to use.
   virtual Status before_forward(int layer) = 0;
   virtual Status after_backward(int layer) = 0;
-  // False: these two neither wait nor send, so that those of several neighbouring layers may come
-  // together, before the first or after the last of them. Constant.
-  virtual bool acts_by_layer() const { return true; }
+  // The calls of these two for neighbouring layers whose params have at most so many bytes in all
+  // may come together, as Net's hooks may; 0: each layer's come on their own. Constant.
+  virtual std::int64_t bytes_together() const { return 0; }
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
   // Whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;

@@ -141,8 +141,8 @@ Status Net::follow_inputs() {
 Result<float> Net::forward() {
   if (Status status = follow_inputs(); !status.ok()) return status.error();
   pass_start_ = context_.random().state();
-  may_record_ =
-      context_.recordings() && !after_forward_ && (!before_forward_ || gathers_before_forward_);
+  may_record_ = context_.recordings() && !after_forward_ &&
+                (!before_forward_ || together_before_forward_ > 0);
   const bool was_recorded = passes_->forward.is_recorded();
   const Status status = passes_->forward.run(may_record_);
   // what forward left for backward may be in another order now
@@ -170,8 +170,8 @@ void Net::prepare_gradients(int i) {
 }
 
 Status Net::backward() {
-  const bool gathers = !before_backward_ && (!after_backward_ || gathers_after_backward_);
-  return passes_->backward.run(may_record_ && gathers);
+  const bool together = !before_backward_ && (!after_backward_ || together_after_backward_ > 0);
+  return passes_->backward.run(may_record_ && together);
 }
 
 RecordedWork Net::recorded_forward() const { return passes_->forward.summary(); }

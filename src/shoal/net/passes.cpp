@@ -16,6 +16,15 @@ void Net::Passes::Steps::stamp(int step, std::vector<std::uintptr_t>& to) const 
   for (const auto& param : layer.params()) add(*param);
   to.push_back(std::bit_cast<std::uint32_t>(layer.gradient_scale()));
   to.push_back(replays(step));
+  to.push_back(static_cast<std::uintptr_t>(bytes_together()));
+}
+
+bool Net::Passes::Steps::together(int first, int last) const {
+  std::int64_t bytes = 0;
+  for (int step = first; step <= last; ++step)
+    for (const auto& param : net_.layers_[at(step)]->params())
+      bytes += static_cast<std::int64_t>(param->data.bytes());
+  return first == last || bytes <= bytes_together();
 }
 
 Status Net::Passes::Forward::begin(int step) {

@@ -1,11 +1,14 @@
 // The two passes of a net, as they are recorded.
 #pragma once
 
+#include <limits>
+
 #include "shoal/net/recorded_pass.h"
 
 namespace shoal {
 
 struct Net::Passes {
+  static constexpr std::int64_t kAnyBytes = std::numeric_limits<std::int64_t>::max();
   explicit Passes(Net& net) : forward_steps(net), backward_steps(net) {}
 
   class Steps : public Pass {
@@ -15,9 +18,11 @@ struct Net::Passes {
     Context& context() { return net_.context_; }
     std::string name(int step) const final { return net_.layers_[at(step)]->name(); }
     void stamp(int step, std::vector<std::uintptr_t>& to) const final;
+    bool together(int first, int last) const final;
 
    protected:
-    virtual std::size_t at(int step) const = 0;  // the layer's index
+    virtual std::size_t at(int step) const = 0;       // the layer's index
+    virtual std::int64_t bytes_together() const = 0;  // of the params of layers whose hooks come so
     const Layer* called_at(int layer) const {
       return layer < 0 ? nullptr : net_.layers_[static_cast<std::size_t>(layer)].get();
     }
@@ -37,6 +42,9 @@ struct Net::Passes {
 
    private:
     std::size_t at(int step) const override { return static_cast<std::size_t>(step); }
+    std::int64_t bytes_together() const override {
+      return net_.before_forward_ ? net_.together_before_forward_ : kAnyBytes;
+    }
   };
 
   // The last layer is the first step.
@@ -54,6 +62,9 @@ struct Net::Passes {
    private:
     std::size_t at(int step) const override {
       return net_.layers_.size() - 1 - static_cast<std::size_t>(step);
+    }
+    std::int64_t bytes_together() const override {
+      return net_.after_backward_ ? net_.together_after_backward_ : kAnyBytes;
     }
   };
 

@@ -170,6 +170,7 @@ void RecordedPass::divide() {
                       refusals_[static_cast<std::size_t>(step)].empty();
     if (!fits) close(step + 1);
     if (!fits) continue;
+    if (!pass_.together(stretch.first, step)) close(step);
     if (converts(note.uses, homes)) {
       close(step);
       converts(note.uses, homes);

@@ -26,6 +26,9 @@ class Pass {
   virtual bool replays(int step) const = 0;
   // Adds what must be as it was for the recorded work to be the right one.
   virtual void stamp(int step, std::vector<std::uintptr_t>& to) const = 0;
+  // Whether begin() of all steps from `first` to `last` may come before the work of the first, and
+  // end() of all after that of the last.
+  virtual bool together(int first, int last) const = 0;
   // Come before and after the work of the layer; those of a stretch before and after all its work.
   virtual Status begin(int step) = 0;
   virtual Status end(int step) = 0;

@@ -29,7 +29,8 @@ Context::Options options_of(Context& first, int replica, const Device* device) {
           .seed = first.common().state().seed,
           .share = share,
           .precision = first.precision(),
-          .deterministic = first.deterministic()};
+          .deterministic = first.deterministic(),
+          .recordings = first.recordings()};
 }
 
 // Null: the layer adds to its params' gradients.
@@ -95,6 +96,10 @@ class Replicas final : public ForwardingUpdater {
     if (sums(first_, layer)) numbers_->sum(layer);
     summing_.push_back(layer);
     return finish_sums([this](int summed) { return numbers_->summed(summed); });
+  }
+
+  std::int64_t bytes_together() const override {
+    return std::min(inner().bytes_together(), kFewBytes);
   }
 
   float mean_loss(float own) override {
@@ -170,18 +175,20 @@ class Replicas final : public ForwardingUpdater {
     for (std::size_t layer = 0; layer < first_.layers().size(); ++layer)
       if (FactorSink* const sink = sink_of(*first_.layers()[layer]))
         dynamic_cast<Factored&>(*replica.net.layers()[layer]).give_factors_to(sink);
-    replica.net.before_forward([this, &replica](int layer) {
+    const auto before_forward = [this, &replica](int layer) {
       if (replica.pass > 0) return Status();
       if (Status status = barrier_.wait_params(layer); !status.ok()) return status;
       numbers_->take(replica.index, layer);
       return Status();
-    });
-    replica.net.after_backward([this, &replica](int layer) {
+    };
+    const auto after_backward = [this, &replica](int layer) {
       if (replica.pass < passes_ - 1) return Status();
       if (sums(replica.net, layer)) numbers_->offer(replica.index, layer);
       barrier_.finished_backward(replica.index, layer);
       return Status();
-    });
+    };
+    replica.net.before_forward(before_forward, bytes_together());
+    replica.net.after_backward(after_backward, bytes_together());
   }
 
   // On the replica's own thread.

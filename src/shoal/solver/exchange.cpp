@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "shoal/net/net.h"
 #include "shoal/proto/config_error.h"
@@ -50,8 +51,10 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return each([&](Exchange& exchange) { return exchange.after_backward(layer); });
   }
 
-  bool acts_by_layer() const override {
-    return std::ranges::any_of(exchanges_, [](const auto& one) { return one->acts_by_layer(); });
+  std::int64_t bytes_together() const override {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const auto& exchange : exchanges_) least = std::min(least, exchange->bytes_together());
+    return least;
   }
 
   Result<StepOutcome> end_step(StepEnd how) override {

@@ -1,6 +1,7 @@
 #include "shoal/solver/local_rule.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "shoal/net/net.h"
@@ -148,7 +149,8 @@ class LocalExchange final : public Exchange {
     rule_.look(layer);
     return {};
   }
-  bool acts_by_layer() const override { return false; }
+  // These calls neither wait nor send.
+  std::int64_t bytes_together() const override { return std::numeric_limits<std::int64_t>::max(); }
   Gradients gradients() override { return rule_.gradients(); }
   Status end_step(bool update, double squares) override {
     if (update)

@@ -31,7 +31,7 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
     return inner().after_backward(layer);
   }
 
-  bool acts_by_layer() const override { return inner().acts_by_layer(); }
+  std::int64_t bytes_together() const override { return inner().bytes_together(); }
 
   Result<StepOutcome> end_step(StepEnd how) override {
     Result<StepOutcome> outcome = inner().end_step(how);

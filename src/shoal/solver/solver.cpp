@@ -47,11 +47,10 @@ Solver::~Solver() = default;
 // The net has one hook of each kind: the updater's calls and debug_info's lines share them.
 void Solver::connect_hooks() {
   const bool debug = core_.param.debug_info() || core_.net->definition().debug_info();
-  const Net::Calls calls =
-      debug || core_.updater->acts_by_layer() ? Net::Calls::kEach : Net::Calls::kGathered;
+  const std::int64_t together = debug ? 0 : core_.updater->bytes_together();
   core_.net->before_forward(
       [this](int layer) { return pass_ == 0 ? core_.updater->before_forward(layer) : Status(); },
-      calls);
+      together);
   if (debug)
     core_.net->after_forward(
         [this](int layer) { return log_forward(*core_.net, layer), Status(); });
@@ -59,7 +58,7 @@ void Solver::connect_hooks() {
     if (debug) log_backward(*core_.net, layer);
     return pass_ == core_.recipe.iter_size - 1 ? core_.updater->after_backward(layer) : Status();
   };
-  core_.net->after_backward(after_backward, calls);
+  core_.net->after_backward(after_backward, together);
 }
 
 void Solver::copy_weights(const std::string& model_file) { core_.copy_weights(model_file); }
