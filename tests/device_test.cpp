@@ -287,15 +287,20 @@ TEST(Layouts, ANetStaysInALibrarysLayoutFromLayerToLayer) {
   }
 }
 
+// Kernels work in the plan's memory; without a plan, in what the context had before the first pass.
 TEST(Layouts, WorkspaceIsThereBeforeTheFirstPass) {
-  Context ctx({.threads = 2, .seed = 3});
   NetParameter param = parse_net(kImages, "test.prototxt");
   param.mutable_state()->set_phase(TRAIN);
-  Net net(param, ctx);
-  const std::size_t planned = ctx.scratch(0).size();
-  EXPECT_GT(planned, 0u);
-  EXPECT_TRUE(net.forward().ok() && net.backward().ok());
-  EXPECT_EQ(ctx.scratch(0).size(), planned);
+  std::size_t own[2];
+  for (const bool share : {false, true}) {
+    Context ctx({.threads = 2, .seed = 3});
+    Net net(param, ctx, {.share_memory = share});
+    own[share] = ctx.scratch(0).size();
+    EXPECT_TRUE(net.forward().ok() && net.backward().ok());
+    EXPECT_EQ(ctx.scratch(0).size(), own[share]);
+  }
+  EXPECT_GT(own[false], 0u);
+  EXPECT_EQ(own[true], 0u);
 }
 
 }  // namespace

@@ -83,12 +83,12 @@ TEST(MemoryPlanTest, BlocksThatLiveTogetherNeverOverlap) {
       block.bytes = 1 + random.below(5000);
       block.first = static_cast<int>(random.below(30));
       block.last = block.first + static_cast<int>(random.below(10));
-      sum += (block.bytes + 63) / 64 * 64;
+      sum += (block.bytes + 255) / 256 * 256;
     }
     const MemoryPlan plan = plan_memory(blocks);
     EXPECT_LE(plan.bytes, sum);
     for (std::size_t a = 0; a < blocks.size(); ++a) {
-      EXPECT_EQ(plan.offsets[a] % 64, 0u);
+      EXPECT_EQ(plan.offsets[a] % 256, 0u);
       EXPECT_LE(plan.offsets[a] + blocks[a].bytes, plan.bytes);
       for (std::size_t b = 0; b < a; ++b) {
         const bool meet = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
@@ -101,8 +101,8 @@ TEST(MemoryPlanTest, BlocksThatLiveTogetherNeverOverlap) {
 }
 
 TEST(MemoryPlanTest, AChainNeedsTwoBlocks) {
-  const std::vector<Lifetime> chain{{640, 0, 1}, {640, 1, 2}, {640, 2, 3}, {640, 3, 4}};
-  EXPECT_EQ(plan_memory(chain).bytes, 1280u);
+  const std::vector<Lifetime> chain{{512, 0, 1}, {512, 1, 2}, {512, 2, 3}, {512, 3, 4}};
+  EXPECT_EQ(plan_memory(chain).bytes, 1024u);
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ struct NetParam {
 
 // Bytes, as planned.
 struct NetMemory {
-  std::size_t params = 0;          // data and gradients
-  std::size_t blobs = 0;           // what the data and gradients between layers take with sharing
+  std::size_t params = 0;  // data and gradients
+  // what the data and gradients between layers, and the workspace of kernels, take with sharing
+  std::size_t blobs = 0;
   std::size_t blobs_unshared = 0;  // and would take without it
 };
 
@@ -147,6 +148,8 @@ class Net {
     // The layers whose passes are called when it is this one's turn: itself, one that took its work
     // over (Layer::TakesOver::kBoth), or none (-1).
     int forward = -1, backward = -1;
+    // where the kernels called at these turns work; empty: in scratch of the context's own
+    std::span<float> forward_scratch, backward_scratch;
   };
   void forward_at(int layer);  // what Wiring::forward says
   Status follow_inputs();
@@ -158,6 +161,7 @@ class Net {
   void prepare_gradients(int layer);
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;
   void plan_blobs();
+  std::int64_t workspace_of(int layer) const;  // floats; of its kernels
   std::unordered_map<const Storage*, LayoutPtr> ask_kernels();
   void follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts) const;
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;

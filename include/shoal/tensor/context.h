@@ -73,6 +73,9 @@ class Context {
   // At least `count` floats of the device's memory, not cleared, good until the next call. Kernels
   // divide it among their threads.
   std::span<float> scratch(std::int64_t count);
+  // scratch() is this memory of the device from now on, where it is enough; empty: the context's
+  // own. The lender keeps it for as long as work that was queued meanwhile may use it.
+  void lend_scratch(std::span<float> memory) { lent_scratch_ = memory; }
 
   // From now on each use of a tensor on the device is added to `uses`; null: none is.
   void note_uses(std::vector<TensorUse>* uses) { uses_ = uses; }
@@ -91,8 +94,22 @@ class Context {
   const Device* device_;
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Memory> scratch_;
+  std::span<float> lent_scratch_;
   std::optional<Failure> failure_;
   std::vector<TensorUse>* uses_ = nullptr;
+};
+
+// Lends a context scratch for as long as it lives.
+class LentScratch {
+ public:
+  LentScratch(Context& context, std::span<float> memory) : context_(context) {
+    context.lend_scratch(memory);
+  }
+  ~LentScratch() { context_.lend_scratch({}); }
+  LentScratch(const LentScratch&) = delete;
+
+ private:
+  Context& context_;
 };
 
 }  // namespace shoal

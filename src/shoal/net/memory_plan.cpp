@@ -6,7 +6,7 @@
 namespace shoal {
 
 MemoryPlan plan_memory(std::span<const Lifetime> blocks) {
-  constexpr std::size_t kAlign = 64;
+  constexpr std::size_t kAlign = 256;
   MemoryPlan plan;
   plan.offsets.resize(blocks.size());
   std::vector<std::size_t> order(blocks.size());

@@ -15,7 +15,7 @@ struct Lifetime {
 };
 
 struct MemoryPlan {
-  std::vector<std::size_t> offsets;  // of each block, in the order given, multiples of 64
+  std::vector<std::size_t> offsets;  // of each block, in the order given, multiples of 256
   std::size_t bytes = 0;             // of the arena
 };
 

@@ -155,6 +155,7 @@ void Net::forward_at(int i) {
   const int called = wiring_[static_cast<std::size_t>(i)].forward;
   if (called < 0) return;
   const Wiring& wires = wiring_[static_cast<std::size_t>(called)];
+  const LentScratch lent(context_, wiring_[static_cast<std::size_t>(i)].forward_scratch);
   layers_[static_cast<std::size_t>(called)]->forward(context_, wires.bottoms, wires.tops);
 }
 
@@ -198,10 +199,17 @@ void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
       for (const Blob* top : wiring_[i].tops) keep(*top);
 }
 
-// Gives the context the workspace that kernels need, and storages the size with padding. Returns
-// the layout in which each storage will be written, where that is not the plain one.
+std::int64_t Net::workspace_of(int layer) const {
+  std::int64_t most = 0;
+  if (layer >= 0)
+    for (const ops::Choice& choice : layers_[static_cast<std::size_t>(layer)]->choices())
+      most = std::max(most, choice.needs.workspace);
+  return most;
+}
+
+// Gives storages the size with padding. Returns the layout in which each storage will be written,
+// where that is not the plain one.
 std::unordered_map<const Storage*, LayoutPtr> Net::ask_kernels() {
-  std::int64_t workspace = 0;
   std::unordered_map<const Storage*, LayoutPtr> layouts;
   const auto keep_in = [&](const LayoutPtr& layout, const Tensor& tensor) {
     if (!layout) return;
@@ -210,11 +218,9 @@ std::unordered_map<const Storage*, LayoutPtr> Net::ask_kernels() {
   };
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (const ops::Choice& choice : layers_[i]->choices()) {
-      workspace = std::max(workspace, choice.needs.workspace);
       for (const Blob* top : wiring_[i].tops) keep_in(choice.needs.output, top->data);
       for (const Blob* bottom : wiring_[i].bottoms) keep_in(choice.needs.input, bottom->grad);
     }
-  if (workspace > 0) context_.scratch(workspace);
   follow_layouts(layouts);
   return layouts;
 }
@@ -323,12 +329,32 @@ void Net::plan_blobs() {
     lifetime.last = std::max(lifetime.last, step);
   };
   each_use(touch);
+  // a workspace lives for one step
+  std::vector<std::span<float>*> rooms;
+  std::int64_t most = 0;
+  const auto plan_room = [&](int called, int step, std::span<float>& room) {
+    room = {};
+    const std::int64_t floats = workspace_of(called);
+    if (floats == 0) return;
+    most = std::max(most, floats);
+    rooms.push_back(&room);
+    lifetimes.push_back({static_cast<std::size_t>(floats) * sizeof(float), step, step});
+  };
+  const int n = static_cast<int>(layers_.size());
+  for (int i = 0; i < n; ++i) {
+    Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+    plan_room(wires.forward, i, wires.forward_scratch);
+    plan_room(wires.needs_backward ? wires.backward : -1, 2 * n - 1 - i, wires.backward_scratch);
+  }
 
   memory_ = {};
   for (const NetParam& param : net_params_) memory_.params += 2 * param.blob->data.bytes();
-  for (const Lifetime& lifetime : lifetimes) memory_.blobs_unshared += lifetime.bytes;
+  for (std::size_t i = 0; i < storages.size(); ++i) memory_.blobs_unshared += lifetimes[i].bytes;
+  memory_.blobs_unshared += static_cast<std::size_t>(most) * sizeof(float);
   if (!options_.share_memory) {
     memory_.blobs = memory_.blobs_unshared;
+    for (std::span<float>* room : rooms) *room = {};
+    if (most > 0) context_.scratch(most);
     return;
   }
   const MemoryPlan plan = plan_memory(lifetimes);
@@ -338,6 +364,11 @@ void Net::plan_blobs() {
     const auto layout = layouts.find(storages[i]);
     storages[i]->bind(arena_, plan.offsets[i], layout == layouts.end() ? nullptr : layout->second,
                       lifetimes[i].bytes);
+  }
+  for (std::size_t r = 0; r < rooms.size(); ++r) {
+    const std::size_t at = storages.size() + r;
+    *rooms[r] = {reinterpret_cast<float*>(arena_->data() + plan.offsets[at]),
+                 lifetimes[at].bytes / sizeof(float)};
   }
 }
 

@@ -51,6 +51,7 @@ Status Net::Passes::Backward::work(int step) {
   const int layer = static_cast<int>(at(step));
   net_.prepare_gradients(layer);
   if (wires.backward >= 0) {
+    const LentScratch lent(net_.context_, wires.backward_scratch);
     const Wiring& own = net_.wiring_[static_cast<std::size_t>(wires.backward)];
     net_.layers_[static_cast<std::size_t>(wires.backward)]->backward(net_.context_, own.tops,
                                                                      own.propagate, own.bottoms);

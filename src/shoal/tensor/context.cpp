@@ -24,6 +24,8 @@ Context::Context(const Options& options)
 }
 
 std::span<float> Context::scratch(std::int64_t count) {
+  if (!lent_scratch_.empty() && count <= static_cast<std::int64_t>(lent_scratch_.size()))
+    return lent_scratch_;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   if (!scratch_ || bytes > scratch_->bytes()) {
     stream_->synchronize();  // kernels may still use the old memory
