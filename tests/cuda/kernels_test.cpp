@@ -59,7 +59,9 @@ TEST_P(CudaKernels, PoolingIsTheCpus) {
       {pooled(7, 1, 7, 1, 0), pooled(7, 1, 7, 1, 0)},
       {pooled(5, 4, 2, 2, 1), pooled(4, 3, 3, 2, 1)},
       {pooled(9, 3, 2, 4, 0), pooled(10, 2, 3, 5, 1)},
-      {pooled(2, 5, 3, 2, 2), pooled(3, 6, 2, 1, 1)},  // some windows lie outside
+      {pooled(2, 5, 3, 2, 2), pooled(3, 6, 2, 1, 1)},      // some windows lie outside
+      {pooled(16, 2, 15, 1, 0), pooled(18, 2, 17, 1, 0)},  // winners in a byte, just
+      {pooled(17, 2, 16, 1, 0), pooled(16, 3, 16, 1, 1)},  // and just not
   };
   for (const auto& [height, width] : windows)
     for (const Method method :

@@ -31,6 +31,9 @@ struct Axis {
     const int start = o * stride - pad;
     return static_cast<float>(std::max(1, std::min(start + kernel, in + pad) - start));
   }
+  // The tap at which an output sees a place, and the place that it sees at a tap.
+  __host__ __device__ int tap(int o, int place) const { return place + pad - o * stride; }
+  __host__ __device__ int place(int o, int tap) const { return o * stride - pad + tap; }
   // The outputs that see a place are [first, last).
   __host__ __device__ int first(int place) const {
     return place + pad < kernel ? 0 : (place + pad - kernel) / stride + 1;
@@ -70,6 +73,13 @@ struct Windows {
   }
   // From a place of a plane to the next.
   __host__ __device__ std::int64_t step() const { return together.value(); }
+  // The tap, in row order, at which the output at (o_h, o_w) sees the place (h, w), and back.
+  __host__ __device__ int tap(int o_h, int o_w, int h, int w) const {
+    return height.tap(o_h, h) * width.kernel + width.tap(o_w, w);
+  }
+  __host__ __device__ int seen(int o_h, int o_w, int tap) const {
+    return height.place(o_h, tap / width.kernel) * width.in + width.place(o_w, tap % width.kernel);
+  }
 
   Axis height, width;
   Divisor together, out_height, out_width, in_height, in_width;
@@ -88,10 +98,17 @@ __host__ __device__ void store_lanes(const float (&numbers)[kLanes], N* to) {
   *reinterpret_cast<Pack<N, kLanes>*>(to) = pack;
 }
 
-// Each of y, winners and index may be null; a winner is h * W + w, or -1.
-template <int kLanes, class N>
-void largest(Context& ctx, const Windows& windows, const N* x, N* y, std::int32_t* winners,
-             float* index) {
+template <class W, int kLanes>
+__host__ __device__ void store_winners(const int (&winner)[kLanes], W* to) {
+  Pack<W, kLanes> pack;
+  for (int k = 0; k < kLanes; ++k) pack.at[k] = static_cast<W>(winner[k]);
+  *reinterpret_cast<Pack<W, kLanes>*>(to) = pack;
+}
+
+// A winner is the tap of its window, or W(-1) if nothing won; W is std::uint8_t where taps fit.
+// Each of y, winners and index may be null; index tells places h * in + w, or -1.
+template <int kLanes, class N, class W>
+void largest(Context& ctx, const Windows& windows, const N* x, N* y, W* winners, float* index) {
   each(ctx, "maximum of windows", windows.outputs / kLanes,
        [=] __host__ __device__(std::int64_t pack) {
          const std::int64_t i = pack * kLanes;
@@ -107,40 +124,43 @@ void largest(Context& ctx, const Windows& windows, const N* x, N* y, std::int32_
          }
          for (int h = h_begin; h < h_end; ++h)
            for (int w = w_begin; w < w_end; ++w) {
-             const int place = h * windows.width.in + w;
-             const auto values = load_lanes<N, kLanes>(plane + place * windows.step());
+             const auto values =
+                 load_lanes<N, kLanes>(plane + (h * windows.width.in + w) * windows.step());
+             const int tap = windows.tap(o.h, o.w, h, w);
              for (int k = 0; k < kLanes; ++k)
                if (const float one = value(values.at[k]); one > best[k]) {
                  best[k] = one;
-                 winner[k] = place;
+                 winner[k] = tap;
                }
            }
+         if (winners != nullptr) store_winners(winner, winners + i);
+         if (index != nullptr)
+           for (int k = 0; k < kLanes; ++k)
+             index[i + k] =
+                 static_cast<float>(winner[k] < 0 ? -1 : windows.seen(o.h, o.w, winner[k]));
          const bool sees = h_begin < h_end && w_begin < w_end;
-         for (int k = 0; k < kLanes; ++k) {
+         for (int k = 0; k < kLanes; ++k)
            if (!sees) best[k] = 0;
-           if (winners != nullptr) winners[i + k] = winner[k];
-           if (index != nullptr) index[i + k] = static_cast<float>(winner[k]);
-         }
          if (y != nullptr) store_lanes(best, y + i);
        });
 }
 
-template <int kLanes, class N>
-void largest_backward(Context& ctx, const Windows& windows, const std::int32_t* winners,
-                      const N* dy, N* dx) {
+template <int kLanes, class N, class W>
+void largest_backward(Context& ctx, const Windows& windows, const W* winners, const N* dy, N* dx) {
   each(ctx, "gradient of maxima", windows.inputs / kLanes,
        [=] __host__ __device__(std::int64_t pack) {
          const std::int64_t i = pack * kLanes;
          const Windows::Place at = windows.input(i);
-         const int place = at.h * windows.width.in + at.w;
          const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
          float sum[kLanes] = {};
          for (int h = windows.height.first(at.h); h < h_last; ++h)
            for (int w = windows.width.first(at.w); w < w_last; ++w) {
              const std::int64_t o = at.outputs + (h * windows.width.out + w) * windows.step();
              const auto slopes = load_lanes<N, kLanes>(dy + o);
+             const auto won = load_lanes<W, kLanes>(winners + o);
+             const int tap = windows.tap(h, w, at.h, at.w);
              for (int k = 0; k < kLanes; ++k)
-               if (winners[o + k] == place) sum[k] += value(slopes.at[k]);
+               if (won.at[k] == tap) sum[k] += value(slopes.at[k]);
            }
          store_lanes(sum, dx + i);
        });
@@ -200,16 +220,19 @@ __host__ __device__ Window window_at(const Windows& windows, const Windows::Plac
 }
 
 // Stochastic pooling draws by the plain number of an output, so x and y are in plain order.
+template <class W>
 void sampled(Context& ctx, const Windows& windows, const Random::State& coins, const float* x,
-             float* y, std::int32_t* winners) {
+             float* y, W* winners) {
   each(ctx, "draws from windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
     const Windows::Place o = windows.output(i);
     const float* const plane = x + o.inputs;
-    const int winner = draw_place(window_at(windows, o), windows.width.in,
-                                  to_unit(word_at(coins, static_cast<std::uint64_t>(i))),
-                                  [plane](int place) { return plane[place]; });
-    y[i] = winner < 0 ? 0.0f : plane[winner];
-    winners[i] = winner;
+    const int place = draw_place(window_at(windows, o), windows.width.in,
+                                 to_unit(word_at(coins, static_cast<std::uint64_t>(i))),
+                                 [plane](int place) { return plane[place]; });
+    y[i] = place < 0 ? 0.0f : plane[place];
+    const int columns = windows.width.in;
+    winners[i] =
+        static_cast<W>(place < 0 ? -1 : windows.tap(o.h, o.w, place / columns, place % columns));
   });
 }
 
@@ -249,12 +272,11 @@ class Pool final : public PoolKernel {
         in_(desc.height.in * desc.width.in),
         out_(desc.height.out * desc.width.out) {
     if (method_ == Method::kSampled || (method_ == Method::kMax && desc.keeps_winners))
-      winners_ =
-          device.allocate(static_cast<std::size_t>(desc.planes * out_) * sizeof(std::int32_t));
+      winners_ = device.allocate(static_cast<std::size_t>(winner_bytes()));
   }
 
   KernelNeeds needs(const Context&) const override {
-    return {.workspace = method_ == Method::kMax && winners_ == nullptr ? desc_.planes * out_ : 0};
+    return {.workspace = method_ == Method::kMax && winners_ == nullptr ? winner_floats() : 0};
   }
 
   void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
@@ -265,8 +287,9 @@ class Pool final : public PoolKernel {
     if (method_ == Method::kExpected || method_ == Method::kSampled) {
       const float* const in = read(ctx, x);
       float* const out = write(ctx, y);
-      return method_ == Method::kExpected ? expected(ctx, plain, in, out)
-                                          : sampled(ctx, plain, coins, in, out, kept());
+      if (method_ == Method::kExpected) return expected(ctx, plain, in, out);
+      return with_winners(kept(),
+                          [&](auto* winners) { sampled(ctx, plain, coins, in, out, winners); });
     }
     together_ = planes_together(x.layout());
     type_ = type_of(x.layout());
@@ -281,7 +304,9 @@ class Pool final : public PoolKernel {
       const auto* const from = reinterpret_cast<const N*>(in);
       auto* const to = reinterpret_cast<N*>(out);
       if (method_ == Method::kMax)
-        largest<kLanes>(ctx, windows, from, to, kept(), places);
+        with_winners(kept(), [&](auto* winners) {
+          largest<kLanes>(ctx, windows, from, to, winners, places);
+        });
       else
         average<kLanes>(ctx, windows, from, to);
     });
@@ -294,7 +319,7 @@ class Pool final : public PoolKernel {
       return expected_backward(ctx, windows, in, slope, write(ctx, dx));
     }
     const std::byte* const slope = dy.read(ctx, layout(out_));
-    std::int32_t* const winners = method_ == Method::kAverage ? nullptr : winners_of(ctx, x);
+    std::byte* const winners = method_ == Method::kAverage ? nullptr : winners_of(ctx, x);
     std::byte* const out = dx.write(ctx, layout(in_));
     with_lanes(is_aligned(slope) && is_aligned(out), [&]<int kLanes>(auto one) {
       using N = decltype(one);
@@ -303,7 +328,9 @@ class Pool final : public PoolKernel {
       if (method_ == Method::kAverage)
         average_backward<kLanes>(ctx, windows, from, to);
       else
-        largest_backward<kLanes>(ctx, windows, winners, from, to);
+        with_winners(winners, [&](const auto* won) {
+          largest_backward<kLanes>(ctx, windows, won, from, to);
+        });
     });
   }
 
@@ -328,21 +355,33 @@ class Pool final : public PoolKernel {
         work.template operator()<1>(one);
     });
   }
-  // The last forward's winners, if the description wants them kept.
-  std::int32_t* kept() const {
-    return winners_ ? reinterpret_cast<std::int32_t*>(winners_->data()) : nullptr;
+  // Whether every tap is below the byte that stands for none.
+  bool taps_fit_a_byte() const { return desc_.height.kernel * desc_.width.kernel <= 255; }
+  std::int64_t winner_bytes() const { return desc_.planes * out_ * (taps_fit_a_byte() ? 1 : 4); }
+  std::int64_t winner_floats() const { return (winner_bytes() + 3) / 4; }
+  // work(winners), as numbers of their type.
+  template <class Work>
+  void with_winners(std::byte* winners, const Work& work) const {
+    if (taps_fit_a_byte())
+      work(reinterpret_cast<std::uint8_t*>(winners));
+    else
+      work(reinterpret_cast<std::int32_t*>(winners));
   }
+  // The last forward's winners, if the description wants them kept.
+  std::byte* kept() const { return winners_ ? winners_->data() : nullptr; }
   // They, or else found again in the scratch.
-  std::int32_t* winners_of(Context& ctx, const Tensor& x) const {
-    if (std::int32_t* const winners = kept()) return winners;
+  std::byte* winners_of(Context& ctx, const Tensor& x) const {
+    if (std::byte* const winners = kept()) return winners;
     const std::byte* const in = x.read(ctx, layout(in_));
-    const Windows windows(desc_, together_);
-    auto* const winners = reinterpret_cast<std::int32_t*>(ctx.scratch(windows.outputs).data());
+    auto* const found = reinterpret_cast<std::byte*>(ctx.scratch(winner_floats()).data());
     with_lanes(is_aligned(in), [&]<int kLanes>(auto one) {
       using N = decltype(one);
-      largest<kLanes, N>(ctx, windows, reinterpret_cast<const N*>(in), nullptr, winners, nullptr);
+      with_winners(found, [&](auto* winners) {
+        largest<kLanes, N>(ctx, Windows(desc_, together_), reinterpret_cast<const N*>(in), nullptr,
+                           winners, nullptr);
+      });
     });
-    return winners;
+    return found;
   }
 
   PoolDesc desc_;
