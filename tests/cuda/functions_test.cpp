@@ -77,6 +77,8 @@ TEST_P(CudaFunctions, OpsOfEachNumberKeepChannelsLast) {
       ops::weighted_sum(ctx, three, {}, t[13]);
       const Tensor* const four[] = {&t[0], &t[1], &t[2], &t[3]};
       ops::weighted_sum(ctx, four, {}, t[14]);
+      Tensor* const two[] = {&t[13], &t[14]};
+      ops::scale_all(ctx, 0.5f, two);
       for (const Tensor& one : t) expect_channels_last(ctx, one, channels, 12);
     };
     expect_same_in_all_types({{"both last", std::vector<Start>(15, drawn(x)), run, kRounding}});

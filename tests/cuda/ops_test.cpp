@@ -15,6 +15,12 @@ using Numbers = Start::Numbers;
 class CudaOps : public OnCudaDevices {};
 INSTANTIATE_TEST_SUITE_P(Devices, CudaOps, testing::ValuesIn(cuda_devices()), cuda_device_name);
 
+std::vector<Tensor*> pointers(Ts& t) {
+  std::vector<Tensor*> all;
+  for (Tensor& one : t) all.push_back(&one);
+  return all;
+}
+
 std::vector<const Tensor*> first(const Ts& t, std::size_t count) {
   std::vector<const Tensor*> pointers;
   for (std::size_t i = 0; i < count; ++i) pointers.push_back(&t[i]);
@@ -83,6 +89,15 @@ TEST_P(CudaOps, SumsOverTensorsAreTheCpus) {
       {"many", last(std::vector<Start>(1100, drawn({3}))), results(1100), kRounding},
       {"not finite", last({drawn({5}), odd({100})}), results(2)},
   });
+}
+
+TEST_P(CudaOps, ManyTensorsAtOnceAreTheCpus) {
+  const auto fill = [](Context& ctx, Ts& t) { ops::fill_all(ctx, 2.5f, pointers(t)); };
+  const auto scale = [](Context& ctx, Ts& t) { ops::scale_all(ctx, -3, pointers(t)); };
+  for (const auto& tensors :
+       {std::vector<Start>{}, std::vector<Start>{odd({7, 3}), drawn({70000}), drawn({0})},
+        std::vector<Start>(1100, drawn({3}))})
+    expect_same({{"fill_all", tensors, fill}, {"scale_all", tensors, scale}});
 }
 
 TEST_P(CudaOps, OneInfinityAmongMany) {

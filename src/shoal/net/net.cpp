@@ -179,7 +179,9 @@ RecordedWork Net::recorded_forward() const { return passes_->forward.summary(); 
 RecordedWork Net::recorded_backward() const { return passes_->backward.summary(); }
 
 void Net::clear_gradients() {
-  for (const NetParam& param : net_params_) ops::fill(context_, 0, param.blob->grad);
+  std::vector<Tensor*> gradients;
+  for (const NetParam& param : net_params_) gradients.push_back(&param.blob->grad);
+  ops::fill_all(context_, 0, gradients);
 }
 
 void Net::reshape() {

@@ -14,14 +14,18 @@
 
 namespace shoal::ops {
 
-void fill(Context& ctx, float value, Tensor& y) { return elementary(ctx).fill(ctx, value, y); }
 void copy(Context& ctx, const Tensor& x, Tensor& y) { return elementary(ctx).copy(ctx, x, y); }
-void scale(Context& ctx, float a, Tensor& y) { return elementary(ctx).scale(ctx, a, y); }
 void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
   return elementary(ctx).axpy(ctx, a, x, y);
 }
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
   return elementary(ctx).add(ctx, x, z, y);
+}
+void fill_all(Context& ctx, float value, std::span<Tensor* const> y) {
+  return elementary(ctx).fill_all(ctx, value, y);
+}
+void scale_all(Context& ctx, float a, std::span<Tensor* const> y) {
+  return elementary(ctx).scale_all(ctx, a, y);
 }
 double asum(Context& ctx, Tensors x) { return elementary(ctx).asum(ctx, x); }
 double sum_of_squares(Context& ctx, Tensors x) { return elementary(ctx).sum_of_squares(ctx, x); }

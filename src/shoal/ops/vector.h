@@ -10,11 +10,22 @@ namespace shoal::ops {
 
 using Tensors = std::span<const Tensor* const>;
 
-void fill(Context& ctx, float value, Tensor& y);                      // y = value
 void copy(Context& ctx, const Tensor& x, Tensor& y);                  // y = x, whatever the shapes
-void scale(Context& ctx, float a, Tensor& y);                         // y *= a
 void axpy(Context& ctx, float a, const Tensor& x, Tensor& y);         // y += a x
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y);  // y = x + z; y may be x or z
+
+// Of several different tensors; a device has one launch for many.
+void fill_all(Context& ctx, float value, std::span<Tensor* const> y);  // each y = value
+void scale_all(Context& ctx, float a, std::span<Tensor* const> y);     // each y *= a
+
+inline void fill(Context& ctx, float value, Tensor& y) {
+  Tensor* const one[] = {&y};
+  fill_all(ctx, value, one);
+}
+inline void scale(Context& ctx, float a, Tensor& y) {
+  Tensor* const one[] = {&y};
+  scale_all(ctx, a, one);
+}
 
 // Sums over all numbers of several tensors, in double, in an order that threads do not change. Each
 // of these three waits for the device.

@@ -71,9 +71,11 @@ class GradientExchange final : public TableExchange {
       if (Status status = update_replicated(); !status.ok()) return status;
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
     if (ReplicatedLayers* const own = replicated(layer)) return own->before_forward(layer, waits_);
+    std::vector<Tensor*> unclear;
     for (const NetParam& param : net_.params())
       if (param.layer == layer && owns(layer) && !(spent_ && param.lr_mult != 0))
-        ops::fill(net_.context(), 0, param.blob->grad);
+        unclear.push_back(&param.blob->grad);
+    ops::fill_all(net_.context(), 0, unclear);
     return {};
   }
 

@@ -162,8 +162,7 @@ class Replicas final : public ForwardingUpdater {
       if (sums(first_, layer)) {
         if (!done(layer)) break;
         numbers_->finish(layer);
-        for (Tensor* gradient : gradients_of(first_, layer))
-          ops::scale(first_.context(), share(), *gradient);
+        ops::scale_all(first_.context(), share(), gradients_of(first_, layer));
       }
       summing_.pop_front();
       if (Status status = inner().after_backward(layer); !status.ok()) return status;

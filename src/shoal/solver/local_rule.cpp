@@ -33,8 +33,7 @@ bool LocalRule::learns(const NetParam& param) const {
 // Updates clear the gradients that they take, unless those are to be kept.
 void LocalRule::before_forward(int layer) {
   if (!keep_gradients_ || !layers_[static_cast<std::size_t>(layer)]) return;
-  for (const NetParam& param : net_.params())
-    if (param.layer == layer) ops::fill(context_, 0, param.blob->grad);
+  clear_gradients([layer](int of) { return of == layer; });
 }
 
 void LocalRule::look(int layer) {
@@ -77,9 +76,16 @@ bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
 }
 
 void LocalRule::skip() {
-  for (const NetParam& param : net_.params())
-    if (layers_[static_cast<std::size_t>(param.layer)]) ops::fill(context_, 0, param.blob->grad);
+  clear_gradients([this](int layer) { return layers_[static_cast<std::size_t>(layer)]; });
   forget();
+}
+
+template <class Picks>
+void LocalRule::clear_gradients(Picks picks) {
+  std::vector<Tensor*> gradients;
+  for (const NetParam& param : net_.params())
+    if (picks(param.layer)) gradients.push_back(&param.blob->grad);
+  ops::fill_all(context_, 0, gradients);
 }
 
 std::vector<Tensor*> LocalRule::histories() {

@@ -40,6 +40,8 @@ class LocalRule {
   float gradient_scale(double squares) const;
   ops::ParamUpdate update_of(std::size_t i, std::int64_t iteration, float rate, double squares);
   void run(std::span<const ops::ParamUpdate> updates);
+  template <class Picks>
+  void clear_gradients(Picks picks);  // of the layers for which picks(layer)
   void forget();
 
   const Recipe recipe_;

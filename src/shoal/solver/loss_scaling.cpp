@@ -26,8 +26,7 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
   }
 
   Status after_backward(int layer) override {
-    for (Tensor* gradient : gradients_of(net_, layer))
-      ops::scale(net_.context(), 1 / scale_, *gradient);
+    ops::scale_all(net_.context(), 1 / scale_, gradients_of(net_, layer));
     return inner().after_backward(layer);
   }
 

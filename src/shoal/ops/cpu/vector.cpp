@@ -23,12 +23,6 @@ void for_each(Context& ctx, std::int64_t n, F f) {
 
 }  // namespace
 
-void fill(Context& ctx, float value, Tensor& y) {
-  float* out = y.out();
-  for_each(ctx, y.count(),
-           [=](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, value); });
-}
-
 void copy(Context& ctx, const Tensor& x, Tensor& y) {
   check_counts(x, y);
   const float* in = x.in();
@@ -36,13 +30,6 @@ void copy(Context& ctx, const Tensor& x, Tensor& y) {
   if (in == out) return;
   for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
     std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
-  });
-}
-
-void scale(Context& ctx, float a, Tensor& y) {
-  float* out = y.mut();
-  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] *= a;
   });
 }
 
@@ -63,6 +50,24 @@ void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
   for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = left[i] + right[i];
   });
+}
+
+void fill_all(Context& ctx, float value, std::span<Tensor* const> y) {
+  for (Tensor* const one : y) {
+    float* out = one->out();
+    for_each(ctx, one->count(), [=](std::int64_t begin, std::int64_t end) {
+      std::fill(out + begin, out + end, value);
+    });
+  }
+}
+
+void scale_all(Context& ctx, float a, std::span<Tensor* const> y) {
+  for (Tensor* const one : y) {
+    float* out = one->mut();
+    for_each(ctx, one->count(), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] *= a;
+    });
+  }
 }
 
 double asum(Context& ctx, Tensors x) {

@@ -16,47 +16,60 @@ void check_counts(const Tensor& x, const Tensor& y) {
 }
 
 // A piece of a tensor; `data` is the device's.
+template <class T>
 struct Piece {
-  const float* data;
+  T* data;
   std::int64_t count;
 };
 constexpr std::int64_t kPiece = 1 << 16;
 // The pieces of one launch, by value among its arguments, of which CUDA takes 32764 bytes.
+template <class T>
 struct Pieces {
-  static constexpr int kMost = 1000;
-  Piece piece[kMost];
+  static constexpr std::int64_t kMost = 1000;
+  Piece<T> piece[kMost];
 };
 
-// The pieces of all tensors, in the order of the tensors.
-std::vector<Piece> cut_up(Context& ctx, Tensors x) {
-  std::vector<Piece> all;
-  for (const Tensor* tensor : x) {
-    const float* const data = read(ctx, *tensor);
-    for (std::int64_t at = 0; at < tensor->count(); at += kPiece)
-      all.push_back({data + at, std::min(kPiece, tensor->count() - at)});
+template <class T>
+void cut_up(T* data, std::int64_t count, std::vector<Piece<T>>& pieces) {
+  for (std::int64_t at = 0; at < count; at += kPiece)
+    pieces.push_back({data + at, std::min(kPiece, count - at)});
+}
+
+// work(pieces, the number of the first, their count) for as many as one launch takes, in order.
+template <class T, class Work>
+void launch_by_pieces(const std::vector<Piece<T>>& all, Work work) {
+  const auto count = static_cast<std::int64_t>(all.size());
+  for (std::int64_t first = 0; first < count; first += Pieces<T>::kMost) {
+    const std::int64_t some = std::min(Pieces<T>::kMost, count - first);
+    Pieces<T> pieces;
+    std::copy_n(all.begin() + first, some, pieces.piece);
+    work(pieces, first, some);
   }
-  return all;
+}
+
+// sums[row] = the sum of term(number) over piece `row`.
+template <class Term>
+void sum_pieces(Context& ctx, const char* name, const Pieces<const float>& pieces,
+                std::int64_t rows, Term term, double* sums) {
+  reduce<double>(
+      ctx, name, rows, kPiece,
+      [=] __host__ __device__(std::int64_t row, std::int64_t c) {
+        const Piece<const float>& piece = pieces.piece[row];
+        return c < piece.count ? term(piece.data[c]) : 0.0;
+      },
+      Add(), [=] __host__ __device__(std::int64_t row, double sum) { sums[row] = sum; });
 }
 
 // The sum of term(number) over all tensors: sums of pieces, then their sum, then one wait.
 template <class Term>
 double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
-  const std::vector<Piece> all = cut_up(ctx, x);
+  std::vector<Piece<const float>> all;
+  for (const Tensor* tensor : x) cut_up(read(ctx, *tensor), tensor->count(), all);
   const auto count = static_cast<std::int64_t>(all.size());
   double* const partial = reinterpret_cast<double*>(ctx.scratch(2 * (count + 1)).data());
-  for (std::int64_t first = 0; first < count; first += Pieces::kMost) {
-    const std::int64_t rows = std::min<std::int64_t>(Pieces::kMost, count - first);
-    Pieces pieces;
-    std::copy_n(all.begin() + first, rows, pieces.piece);
-    reduce<double>(
-        ctx, name, rows, kPiece,
-        [=] __host__ __device__(std::int64_t row, std::int64_t c) {
-          const Piece& piece = pieces.piece[row];
-          return c < piece.count ? term(piece.data[c]) : 0.0;
-        },
-        Add(),
-        [=] __host__ __device__(std::int64_t row, double sum) { partial[1 + first + row] = sum; });
-  }
+  launch_by_pieces(all, [&](const auto& pieces, std::int64_t first, std::int64_t rows) {
+    sum_pieces(ctx, name, pieces, rows, term, partial + 1 + first);
+  });
   reduce<double>(
       ctx, name, 1, count,
       [=] __host__ __device__(std::int64_t, std::int64_t c) { return partial[1 + c]; }, Add(),
@@ -69,14 +82,38 @@ double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
   return sum;
 }
 
-}  // namespace
-
-void fill(Context& ctx, float value, Tensor& y) {
-  const LayoutPtr layout = y.layout();
-  map_each(
-      ctx, "fill", type_of(layout), y.count(),
-      [=] __host__ __device__(std::int64_t) { return value; }, y.write(ctx, layout));
+// number = f(number) for all of the pieces.
+template <class F>
+void map_pieces(Context& ctx, const char* name, const Pieces<float>& pieces, std::int64_t count,
+                F f) {
+  each(ctx, name, count * kPiece, [=] __host__ __device__(std::int64_t i) {
+    const Piece<float>& piece = pieces.piece[i / kPiece];
+    const std::int64_t at = i % kPiece;
+    if (at < piece.count) piece.data[at] = f(piece.data[at]);
+  });
 }
+
+// The same for all numbers of all tensors; kWrite: f does not look at them.
+template <Storage::Access kAccess, class F>
+void map_all(Context& ctx, const char* name, std::span<Tensor* const> all, F f) {
+  std::vector<Piece<float>> pieces;
+  for (Tensor* const y : all) {
+    const LayoutPtr layout = y->layout();
+    std::byte* const data =
+        kAccess == Storage::Access::kWrite ? y->write(ctx, layout) : y->mut(ctx, layout);
+    if (all.size() > 1 && type_of(layout) == ElementType::kFloat32)
+      cut_up(reinterpret_cast<float*>(data), y->count(), pieces);
+    else
+      map_each(
+          ctx, name, type_of(layout), y->count(),
+          [=] __host__ __device__(std::int64_t, float v) { return f(v); }, data, data);
+  }
+  launch_by_pieces(pieces, [&](const auto& some, std::int64_t, std::int64_t count) {
+    map_pieces(ctx, name, some, count, f);
+  });
+}
+
+}  // namespace
 
 void copy(Context& ctx, const Tensor& x, Tensor& y) {
   check_counts(x, y);
@@ -87,14 +124,6 @@ void copy(Context& ctx, const Tensor& x, Tensor& y) {
     map_each(
         ctx, "copy", type_of(layout), y.count(),
         [] __host__ __device__(std::int64_t, float v) { return v; }, out, in);
-}
-
-void scale(Context& ctx, float a, Tensor& y) {
-  const LayoutPtr layout = y.layout();
-  void* const out = y.mut(ctx, layout);
-  map_each(
-      ctx, "scale", type_of(layout), y.count(),
-      [=] __host__ __device__(std::int64_t, float v) { return a * v; }, out, out);
 }
 
 void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
@@ -117,6 +146,16 @@ void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
       ctx, "add", type_of(layout), y.count(),
       [] __host__ __device__(std::int64_t, float v, float w) { return v + w; },
       y.write(ctx, layout), left, right);
+}
+
+void fill_all(Context& ctx, float value, std::span<Tensor* const> y) {
+  map_all<Storage::Access::kWrite>(ctx, "fill", y,
+                                   [=] __host__ __device__(float) { return value; });
+}
+
+void scale_all(Context& ctx, float a, std::span<Tensor* const> y) {
+  map_all<Storage::Access::kMut>(ctx, "scale", y,
+                                 [=] __host__ __device__(float v) { return a * v; });
 }
 
 double asum(Context& ctx, Tensors x) {
