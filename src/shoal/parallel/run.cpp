@@ -262,7 +262,7 @@ class Run {
     const SolverParameter param = with_phase(param_, phase());
     std::unique_ptr<Updater> updater =
         make_updater(net, {job_.offer(param, scheme_, end_of_phase(), net.context().share())});
-    if (param.precision() == SolverParameter::FLOAT16 && !net.context().device().is_host()) {
+    if (scales_loss(param, net.context())) {
       // which would leave with the scale
       if (std::ranges::any_of(net.layers(), hands_over_factors))
         throw ConfigError(Code::kConfig, name_,

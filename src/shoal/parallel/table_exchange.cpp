@@ -8,6 +8,7 @@
 #include "shoal/parallel/plan.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/loss_scaling.h"
 
 namespace shoal::parallel {
 
@@ -28,7 +29,8 @@ TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
       table_(setup.table),
       map_(setup.net, options_.servers.value_or(servers_of(table_.roster())), extras),
       staging_(map_, setup.net.context().device().is_host()),
-      early_(setup.param.on_nan() != SolverParameter::SKIP && !setup.param.debug_info() &&
+      early_(setup.param.on_nan() != SolverParameter::SKIP &&
+             !skips_steps(setup.param, net_.context()) && !setup.param.debug_info() &&
              !net_.definition().debug_info() && !task_.judged && !task_.pull_first),
       all_(map_.rows().size()),
       learning_(map_.learning()),

@@ -85,7 +85,7 @@ class TableExchange : public Exchange {
   table::Table& table_;
   const RowMap map_;
   ParamStaging staging_;
-  // what a layer has for the others leaves as soon as it is there
+  // what a layer has for the others leaves as soon as it is there: no later layer can take it back
   const bool early_;
   std::vector<table::RowId> all_, learning_;
   RowWaits waits_;

@@ -84,6 +84,14 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
 
 }  // namespace
 
+bool scales_loss(const SolverParameter& param, const Context& context) {
+  return param.precision() == SolverParameter::FLOAT16 && !context.device().is_host();
+}
+
+bool skips_steps(const SolverParameter& param, const Context& context) {
+  return scales_loss(param, context) && param.global_grad_scale_adaptive();
+}
+
 std::unique_ptr<Updater> make_loss_scaling(const SolverParameter& param, Net& net,
                                            std::unique_ptr<Updater> inner) {
   return std::make_unique<LossScaling>(param, net, std::move(inner));

@@ -8,7 +8,13 @@
 
 namespace shoal {
 
+class Context;
 class SolverParameter;
+
+// Whether a solver that computes with this context scales its loss: in FLOAT16 on a device.
+bool scales_loss(const SolverParameter& param, const Context& context);
+// Whether it then skips steps, as it may know only when all layers have their gradients.
+bool skips_steps(const SolverParameter& param, const Context& context);
 
 // Around `inner`, which updates `net` and sees its gradients as they are. The scale begins with
 // global_grad_scale. Unless global_grad_scale_adaptive is false, a gradient that is not finite
