@@ -24,8 +24,8 @@ struct Clique {
   std::vector<int> devices;  // by rank
   std::size_t joined = 0;    // of those
   bool lost = false;         // one of them went without a word
-  std::map<int, std::vector<Call>>
-      calls{};  // sums over all that not all have called for, by number
+  // Groups of sums over all that not all have called for, by number: of each member the calls.
+  std::map<int, std::vector<std::vector<Call>>> groups{};
 };
 
 }  // namespace
@@ -35,7 +35,7 @@ struct Clique {
 struct ncclComm {
   std::shared_ptr<shoal::test::Clique> clique;
   std::size_t rank = 0;
-  int calls = 0;  // of sums over all
+  int groups = 0;  // of sums over all
 };
 
 namespace shoal::test {
@@ -79,6 +79,7 @@ struct Collective {
 
 thread_local bool in_group = false;
 thread_local std::vector<Call> group;
+thread_local ncclResult_t group_result = ncclSuccess;
 
 // Queues one collective on its members' streams.
 void queue_collective(std::vector<Call> parts) {
@@ -96,7 +97,8 @@ void queue_collective(std::vector<Call> parts) {
 
 ncclResult_t call(Kind kind, const void* from, void* to, std::size_t count, ncclDataType_t type,
                   int root, ncclComm_t comm, cudaStream_t stream) {
-  EXPECT_TRUE(in_group) << "one thread that calls for several GPUs needs a group, or it hangs";
+  EXPECT_TRUE(in_group) << "one thread that calls for several GPUs hangs without a group, and sums "
+                           "that go together are one launch in a group";
   const int device = comm->clique->devices[comm->rank];
   if (from != to || type != ncclFloat32 || root != 0 || fake_device_of(stream) != device ||
       !in_fake_memory(to, count * sizeof(float), device))
@@ -106,14 +108,7 @@ ncclResult_t call(Kind kind, const void* from, void* to, std::size_t count, nccl
 }
 
 // The n-th calls of all members belong together, as in NCCL.
-ncclResult_t end_group() {
-  in_group = false;
-  const std::vector<Call> calls = std::exchange(group, {});
-  if (library_fails()) return ncclUnhandledCudaError;
-  if (calls.empty()) return ncclSuccess;
-  const std::size_t size = calls[0].comm->clique->devices.size();
-  std::vector<std::vector<Call>> by_rank(size);
-  for (const Call& one : calls) by_rank[one.comm->rank].push_back(one);
+ncclResult_t queue_collectives(const std::vector<std::vector<Call>>& by_rank) {
   for (std::size_t n = 0; n < by_rank[0].size(); ++n) {
     std::vector<Call> parts;
     for (const auto& of : by_rank) {
@@ -166,32 +161,50 @@ ncclResult_t state_of(ncclComm_t comm, ncclResult_t* state) {
   const std::lock_guard lock(fake_mutex());
   const Clique& clique = *comm->clique;
   const bool waits = clique.joined < clique.devices.size() ||
-                     (comm->calls > 0 && clique.calls.contains(comm->calls - 1));
+                     (comm->groups > 0 && clique.groups.contains(comm->groups - 1));
   *state = clique.lost ? ncclRemoteError : waits ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
 
-// Begins when all members have called.
 ncclResult_t reduce_all(const void* from, void* to, std::size_t count, ncclDataType_t type,
                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  if (library_fails()) return ncclUnhandledCudaError;
-  const std::lock_guard lock(fake_mutex());
-  Clique& clique = *comm->clique;
   ncclResult_t state = ncclSuccess;
   state_of(comm, &state);
   EXPECT_EQ(state, ncclSuccess) << "a call while the last is in progress";
-  const int device = clique.devices[comm->rank];
-  if (from != to || type != ncclFloat32 || op != ncclSum || fake_device_of(stream) != device ||
-      !in_fake_memory(to, count * sizeof(float), device))
-    return ncclInvalidArgument;
-  const int number = comm->calls++;
-  std::vector<Call>& calls = clique.calls[number];
-  calls.push_back({comm, Kind::kAllReduce, static_cast<float*>(to), count, stream});
-  if (calls.size() < clique.devices.size()) return ncclInProgress;
-  std::ranges::sort(calls, {}, [](const Call& call) { return call.comm->rank; });
-  queue_collective(std::move(calls));
-  clique.calls.erase(number);
-  return ncclSuccess;
+  const ncclResult_t result = library_fails() ? ncclUnhandledCudaError
+                              : op == ncclSum
+                                  ? call(Kind::kAllReduce, from, to, count, type, 0, comm, stream)
+                                  : ncclInvalidArgument;
+  if (result != ncclSuccess) group_result = result;
+  return result;
+}
+
+// Begins when all members have ended theirs.
+ncclResult_t end_own_group(std::vector<Call> calls) {
+  const std::lock_guard lock(fake_mutex());
+  ncclComm_t const comm = calls[0].comm;
+  Clique& clique = *comm->clique;
+  const int number = comm->groups++;
+  std::vector<std::vector<Call>>& by_rank = clique.groups[number];
+  by_rank.push_back(std::move(calls));
+  if (by_rank.size() < clique.devices.size()) return ncclInProgress;
+  std::ranges::sort(by_rank, {}, [](const auto& of) { return of[0].comm->rank; });
+  const ncclResult_t result = queue_collectives(by_rank);
+  clique.groups.erase(number);
+  return result;
+}
+
+ncclResult_t end_group() {
+  in_group = false;
+  std::vector<Call> calls = std::exchange(group, {});
+  const ncclResult_t result = std::exchange(group_result, ncclSuccess);
+  if (result != ncclSuccess) return result;
+  if (library_fails()) return ncclUnhandledCudaError;
+  if (calls.empty()) return ncclSuccess;
+  if (calls[0].kind == Kind::kAllReduce) return end_own_group(std::move(calls));
+  std::vector<std::vector<Call>> by_rank(calls[0].comm->clique->devices.size());
+  for (const Call& one : calls) by_rank[one.comm->rank].push_back(one);
+  return queue_collectives(by_rank);
 }
 
 ncclResult_t abort_clique(ncclComm_t comm) {

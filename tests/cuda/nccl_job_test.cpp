@@ -11,13 +11,15 @@
 namespace shoal::test::nccl_job_test {
 namespace {
 
-// Trains a job in which worker w computes on devices[w]. Returns how each worker ended.
+// Trains a job in which worker w computes on devices[w]. weights: as RunOptions has them. Returns
+// how each worker ended.
 std::vector<Status> train_job(const std::vector<const Device*>& devices,
-                              const SolverParameter& param) {
+                              const SolverParameter& param,
+                              const std::vector<double>& weights = {}) {
   const int workers = static_cast<int>(devices.size());
   return run_workers(workers, workers, [&](int worker, table::Table& table) -> Status {
     try {
-      return train_on(devices[static_cast<std::size_t>(worker)], param, &table);
+      return train_on(devices[static_cast<std::size_t>(worker)], param, &table, "", weights);
     } catch (const ConfigError& error) {  // as a process ends with it
       table.abort(error.error());
       return error.error();
@@ -45,6 +47,43 @@ TEST(CudaNcclJob, LearnsWhatTheTableLearns) {
       EXPECT_LE(relative_error(model_of(nccl, 12), want), 1e-4);
       EXPECT_TRUE(log.has(str("NCCL: worker 1 of ", workers, " sums on cuda:1")));
     }
+}
+
+// Of workers whose batches are not equally large, and, at first, have gradients that overflow.
+TEST(CudaNcclJob, WeighsAndLeavesOut) {
+  for (const char* words : {"", "precision: FLOAT16 global_grad_scale: 16777216"}) {
+    SCOPED_TRACE(words);
+    Numbers ends[2];
+    for (const bool by_nccl : {false, true}) {
+      SolverParameter param = solver(words, by_nccl);
+      param.mutable_net_param()->mutable_layer(0)->mutable_data_param()->set_batch_size(8);
+      const LogLines log;
+      for (const Status& status : train_job({&fake_gpu(0), &fake_gpu(1)}, param, {3, 1}))
+        ASSERT_OK(status);
+      EXPECT_EQ(log.has("A gradient is not finite: this step is skipped.*"), *words != 0);
+      ends[by_nccl] = model_of(param, 12);
+    }
+    EXPECT_LE(relative_error(ends[1], ends[0]), 1e-4);
+  }
+}
+
+// By the table the params come to the GPU in each iteration.
+TEST(CudaNcclJob, GradientsStayOnTheGpus) {
+  double params = 0;  // bytes of one worker's
+  const auto uploaded_in = [&](bool by_nccl, int iterations) {
+    SolverParameter param = solver("", by_nccl);
+    param.set_max_iter(iterations);
+    param.set_snapshot(iterations);
+    param.set_test_interval(iterations);
+    const FakeCalls before = fake_calls();
+    for (const Status& status : train_job({&fake_gpu(0), &fake_gpu(1)}, param)) or_throw(status);
+    params = static_cast<double>(sizeof(float) * model_of(param, iterations).size());
+    return static_cast<double>((fake_calls() - before).uploaded);
+  };
+  const auto in_an_iteration = [&](bool by_nccl) {
+    return (uploaded_in(by_nccl, 20) - uploaded_in(by_nccl, 4)) / 16;
+  };
+  EXPECT_LT(in_an_iteration(true), in_an_iteration(false) - 1.9 * params);
 }
 
 TEST(CudaNcclJob, RefusesAWorkerWithoutAGpu) {

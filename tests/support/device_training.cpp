@@ -58,11 +58,12 @@ Numbers model_of(const SolverParameter& param, int iteration) {
 }
 
 Status train_on(const Device* device, const SolverParameter& param, table::Table* table,
-                const std::string& snapshot) {
+                const std::string& snapshot, const std::vector<double>& weights) {
   parallel::RunOptions options;
   options.device = device;
   options.threads = 2;
   options.snapshot = snapshot;
+  options.weights = weights;
   const Result<Ending> ending =
       parallel::run(parallel::read_job_spec(param, "device"), options, table);
   return ending.ok() ? Status() : Status(ending.error());

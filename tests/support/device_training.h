@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shoal/base/error.h"
 #include "shoal/proto/solver.pb.h"
@@ -19,7 +20,8 @@ std::string saved(const SolverParameter& param, int iteration);
 // All params of the snapshot's model.
 Numbers model_of(const SolverParameter& param, int iteration);
 // Trains to the end, from a snapshot if one is named; device null: on the CPU; table null: alone.
+// weights: of the workers' shares, as RunOptions has them.
 Status train_on(const Device* device, const SolverParameter& param, table::Table* table = nullptr,
-                const std::string& snapshot = "");
+                const std::string& snapshot = "", const std::vector<double>& weights = {});
 
 }  // namespace shoal::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "shoal/ops/op.h"
@@ -9,7 +10,7 @@
 
 namespace shoal::ops {
 
-// One member's part in a group of processes. A slot has one sum at a time. Nothing here waits. All
+// One member's part in a group of processes. Nothing here waits. All
 // calls on the context's thread; they throw DeviceError when the library reports a failure, such as
 // a member that was lost.
 class JobSums {
@@ -17,12 +18,12 @@ class JobSums {
   virtual ~JobSums() = default;
   // Whether all members have come.
   virtual bool is_joined() = 0;
-  // Queues, behind what is queued on the context now, a sum after which each member's x is the sum
-  // of all members'. They are equally long, and all members start their sums in the same order. x
-  // stays where it is until the sum is done.
-  virtual void start(int slot, Tensor& x) = 0;
-  // Whether the slot's sum has been made. If so, what is queued on the context from now on comes
-  // after it.
+  // Queues, behind what is queued on the context now, sums after which each member's x are the sums
+  // of all members'. They are equally many and long, and all members start their slots in the same
+  // order. The tensors stay where they are, and as they are, until the slot is done.
+  virtual void start(int slot, std::span<Tensor* const> x) = 0;
+  // Whether the slot's sums have been made. If so, what is queued on the context from now on comes
+  // after them.
   virtual bool is_done(int slot) = 0;
 };
 

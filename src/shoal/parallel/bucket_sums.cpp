@@ -5,6 +5,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
+#include "shoal/ops/vector.h"
 #include "shoal/parallel/allreduce.h"
 #include "shoal/parallel/mpi_sum.h"
 #include "shoal/parallel/nccl_sum.h"
@@ -15,10 +16,11 @@ namespace shoal::parallel {
 
 using table::RowId;
 
-BucketSums::BucketSums(const TableSetup& setup) : net_(setup.net), table_(setup.table) {
+BucketSums::BucketSums(const TableSetup& setup, Of of) : net_(setup.net), table_(setup.table) {
   if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(setup.table, setup.options.name);
   for (Bucket& bucket : buckets_of(net_, setup.ways, bucket_bytes(setup.options.rates))) {
-    Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket)});
+    const bool in_place = of == Of::kGradients && bucket.way == Way::kNccl;
+    Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket), .in_place = in_place});
     for (const int layer : part.bucket.layers) {
       const std::vector<std::size_t> own = learning_of(net_, layer);
       part.params.insert(part.params.end(), own.begin(), own.end());
@@ -45,9 +47,13 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
   for (Part& part : parts_) {
     const Bucket& bucket = part.bucket;
     part.first = part.end = first + static_cast<RowId>(all.size());
-    if (is_of_library(bucket.way)) {
-      part.sum = bucket.way == Way::kMpi ? make_mpi_sum(table_, bucket.count)
-                                         : make_nccl_sum(table_, nccl_, nccl_sums++, bucket.count);
+    if (bucket.way == Way::kMpi) {
+      part.sum = make_mpi_sum(table_, bucket.count);
+      continue;
+    }
+    if (bucket.way == Way::kNccl) {
+      part.sum = part.in_place ? make_nccl_sum(table_, nccl_, nccl_sums++, gradients(part), 1)
+                               : make_nccl_sum(table_, nccl_, nccl_sums++, {}, bucket.count);
       continue;
     }
     const std::vector<table::Row> own = rows_of(
@@ -83,19 +89,51 @@ void BucketSums::each(Part& part, const Visit& write) {
   }
 }
 
+std::vector<Tensor*> BucketSums::gradients(const Part& part) const {
+  std::vector<Tensor*> all;
+  for (const std::size_t p : part.params) all.push_back(&net_.params()[p].blob->grad);
+  return all;
+}
+
+void BucketSums::send(int layer, float weight) {
+  Part& part = parts_[part_of(layer)];
+  if (!part.in_place)
+    return send(layer, weight, [&](std::size_t p, std::span<float> numbers) {
+      std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
+                             [weight](float number) { return weight * number; });
+    });
+  if (weight != 1) ops::scale_all(net_.context(), weight, gradients_of(net_, layer));
+  complete(part, weight);
+}
+
 void BucketSums::send(int layer, float count, const Visit& write) {
   Part& part = parts_[part_of(layer)];
   each(part, [&](std::size_t p, std::span<float> numbers) {
     if (net_.params()[p].layer == layer) write(p, numbers);
   });
+  complete(part, count);
+}
+
+void BucketSums::complete(Part& part, float count) {
   if (++part.complete == part.bucket.layers.size()) start(part, count);
 }
 
 void BucketSums::send_nothing() {
   for (Part& part : parts_) {
+    if (part.in_place) ops::fill_all(net_.context(), 0, gradients(part));
     std::ranges::fill(part.sum->numbers(), 0.0f);
     start(part, 0);
   }
+}
+
+void BucketSums::read(std::size_t of, float scale) {
+  Part& part = parts_[of];
+  if (!part.in_place)
+    return each(part, [&](std::size_t p, std::span<const float> sum) {
+      std::ranges::transform(sum, net_.params()[p].blob->grad.host_out().begin(),
+                             [scale](float number) { return scale * number; });
+    });
+  if (scale != 1) ops::scale_all(net_.context(), scale, gradients(part));
 }
 
 void BucketSums::start(Part& part, float count) {

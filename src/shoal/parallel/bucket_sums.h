@@ -17,8 +17,12 @@ namespace shoal::parallel {
 // All calls on the solver's thread, destination apart.
 class BucketSums {
  public:
+  enum class Of {
+    kGradients,  // the params' own; NCCL sums them where they are
+    kNumbers,    // what the caller writes, on the host
+  };
   // For the ways of a setup. Throws ConfigError as begin_mpi and begin_nccl do.
-  explicit BucketSums(const TableSetup& setup);
+  BucketSums(const TableSetup& setup, Of of);
 
   std::size_t size() const { return parts_.size(); }
   const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
@@ -30,9 +34,11 @@ class BucketSums {
 
   // Before a forward pass of the bucket's layers: asks for what others send, once a clock.
   Status expect(std::size_t part, table::Clock clock, RowWaits& waits);
-  // Calls write(param, numbers) for each param of the layer that learns: an index into
-  // net.params(), and where its numbers go. When all layers of the bucket are there, starts their
-  // sum; `count` goes with it, behind the other numbers.
+  // Of gradients: sends `weight` times the layer's, which count `weight`. When all layers of the
+  // bucket were sent, starts their sum. From here until finish() the gradients belong to the sum.
+  void send(int layer, float weight);
+  // Of numbers: calls write(param, numbers) for each param of the layer that learns: an index into
+  // net.params(), and where its numbers go. `count` goes with the bucket, behind the other numbers.
   using Visit = std::function<void(std::size_t param, std::span<float> numbers)>;
   void send(int layer, float count, const Visit& write);
   // The same of all layers: zeros, which count 0.
@@ -42,13 +48,16 @@ class BucketSums {
   // Returns when the sum that was started is there: the sum of all counts; nothing: none was since
   // the last call.
   Result<std::optional<float>> finish(std::size_t part, RowWaits& waits);
-  // Then: calls read(param, sum) for each param.
+  // Then, of gradients: they are `scale` times the sum.
+  void read(std::size_t part, float scale);
+  // Of numbers: calls read(param, sum) for each param.
   void read(std::size_t part, const Visit& read) { each(parts_[part], read); }
 
  private:
   struct Part {
     Bucket bucket;
     std::vector<std::size_t> params{};  // in the order of the vector
+    bool in_place = false;              // the gradients themselves are summed
     std::unique_ptr<VectorSum> sum{};   // once there are rows
     table::RowId first = 0, end = 0;
     table::Clock clock = -1;    // that was asked for last
@@ -56,6 +65,8 @@ class BucketSums {
     bool is_under_way = false;  // the sum has begun, and was not finished
   };
   void each(Part& part, const Visit& write);
+  std::vector<Tensor*> gradients(const Part& part) const;
+  void complete(Part& part, float count);
   void start(Part& part, float count);
 
   Net& net_;

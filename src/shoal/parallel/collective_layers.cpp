@@ -25,7 +25,7 @@ class CollectiveLayers final : public ReplicatedLayers {
       : ReplicatedLayers(collective_by(setup.ways)),
         net_(setup.net),
         scheme_(or_throw(setup.options.maker(setup.options.scheme))),
-        sums_(setup) {
+        sums_(setup, BucketSums::Of::kGradients) {
     for (std::size_t part = 0; part < sums_.size(); ++part)
       parts_.emplace_back(setup, layers_of(net_, sums_.bucket(part)));
   }
@@ -51,12 +51,7 @@ class CollectiveLayers final : public ReplicatedLayers {
   bool is_finite(int layer) const override {
     return ops::all_finite(net_.context(), gradients_of(net_, layer));
   }
-  void send(int layer, float weight) override {
-    sums_.send(layer, weight, [&](std::size_t p, std::span<float> numbers) {
-      std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
-                             [weight](float number) { return weight * number; });
-    });
-  }
+  void send(int layer, float weight) override { sums_.send(layer, weight); }
   void send_nothing() override { sums_.send_nothing(); }
   void progress() override { sums_.progress(); }
   Result<double> gather_all(RowWaits& waits) override {
@@ -95,10 +90,7 @@ class CollectiveLayers final : public ReplicatedLayers {
       part.rule.skip();
       return {};
     }
-    sums_.read(of, [&](std::size_t p, std::span<const float> sum) {
-      std::ranges::transform(sum, net_.params()[p].blob->grad.host_out().begin(),
-                             [&merge](float number) { return merge.scale * number; });
-    });
+    sums_.read(of, merge.scale);
     const Bucket& bucket = sums_.bucket(of);
     for (const int layer : bucket.layers) part.rule.look(layer);
     part.rate *= merge.rate_scale;

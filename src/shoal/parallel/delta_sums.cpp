@@ -13,7 +13,7 @@ DeltaSums::DeltaSums(const TableSetup& setup)
     : layers_(collective_by(setup.ways)),
       task_(setup.scheme.task),
       net_(setup.net),
-      sums_(setup),
+      sums_(setup, BucketSums::Of::kNumbers),
       is_unsent_(layers_.size()),
       from_(net_.params().size()),
       v_(from_.size()) {

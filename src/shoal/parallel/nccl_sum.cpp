@@ -16,13 +16,17 @@ constexpr std::chrono::minutes kNcclPatience{30};
 
 class NcclSum final : public VectorSum {
  public:
-  NcclSum(table::Table& table, std::shared_ptr<ops::JobSums> group, int number, std::size_t count)
+  NcclSum(table::Table& table, std::shared_ptr<ops::JobSums> group, int number,
+          std::vector<Tensor*> tensors, std::size_t count)
       : table_(table),
         group_(std::move(group)),
         number_(number),
-        x_(Shape{static_cast<std::int64_t>(count)}) {}
+        numbers_(Shape{static_cast<std::int64_t>(count)}),
+        all_(std::move(tensors)) {
+    all_.push_back(&numbers_);
+  }
 
-  std::span<float> numbers() override { return x_.host_mut(); }
+  std::span<float> numbers() override { return numbers_.host_mut(); }
   table::Destination destination(table::RowId row) override {
     CHECK(false) << "row " << row << " of a sum by NCCL";
     return numbers();
@@ -32,7 +36,7 @@ class NcclSum final : public VectorSum {
   void start() override {
     since_ = table_.now();
     is_done_ = false;
-    call([this] { group_->start(number_, x_); });
+    call([this] { group_->start(number_, all_); });
   }
   void progress() override {
     if (!is_done_) call([this] { is_done_ = group_->is_done(number_); });
@@ -49,7 +53,7 @@ class NcclSum final : public VectorSum {
     if (from - since_ < kNcclPatience) return {};
     return Error{Code::kTimeout,
                  str("worker ", table_.worker(), " has waited ", kNcclPatience.count(),
-                     " minutes for the sum of ", x_.count(), " numbers by NCCL")};
+                     " minutes for sum ", number_, " of NCCL's")};
   }
 
  private:
@@ -66,7 +70,8 @@ class NcclSum final : public VectorSum {
   table::Table& table_;
   const std::shared_ptr<ops::JobSums> group_;
   const int number_;
-  Tensor x_;
+  Tensor numbers_;
+  std::vector<Tensor*> all_;  // the tensors, and the numbers
   bool is_done_ = true;
   Status status_{};
   table::Instant since_{};
@@ -107,8 +112,9 @@ std::shared_ptr<ops::JobSums> begin_nccl(table::Table& table, Context& ctx, int 
 }
 
 std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, std::shared_ptr<ops::JobSums> group,
-                                         int number, std::size_t count) {
-  return std::make_unique<NcclSum>(table, std::move(group), number, count);
+                                         int number, std::vector<Tensor*> tensors,
+                                         std::size_t count) {
+  return std::make_unique<NcclSum>(table, std::move(group), number, std::move(tensors), count);
 }
 
 }  // namespace shoal::parallel

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shoal/ops/job_sums.h"
 #include "shoal/parallel/vector_sum.h"
@@ -16,9 +17,11 @@ namespace shoal::parallel {
 // hour. sums: how many there will be, numbered from 0.
 std::shared_ptr<ops::JobSums> begin_nccl(table::Table& table, Context& ctx, int sums,
                                          const std::string& name);
-// The group's sum `number`, of `count` numbers. The numbers travel through the host's memory to the
-// GPU and back; the context outlives the sum. All workers start their sums in the same order.
+// The group's sum `number`: of these tensors, where they are, and of `count` numbers, which travel
+// through the host's memory to the GPU and back. Context and tensors outlive the sum. All workers
+// start their sums in the same order.
 std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, std::shared_ptr<ops::JobSums> group,
-                                         int number, std::size_t count);
+                                         int number, std::vector<Tensor*> tensors,
+                                         std::size_t count);
 
 }  // namespace shoal::parallel

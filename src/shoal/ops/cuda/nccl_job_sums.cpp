@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
@@ -52,12 +53,13 @@ class NcclJobSums final : public JobSums {
     return !is_busy_;
   }
 
-  void start(int slot, Tensor& x) override {
+  void start(int slot, std::span<Tensor* const> x) override {
     Slot& own = slot_at(slot);
-    CHECK(own.is_done) << "slot " << slot << " has a sum that is not made";
+    CHECK(own.is_done) << "slot " << slot << " has sums that are not made";
     own.is_done = own.is_queued = false;
-    own.numbers = mut(ctx_, x);
-    own.count = static_cast<std::size_t>(x.count());
+    own.numbers.clear();
+    for (Tensor* const one : x)
+      own.numbers.emplace_back(mut(ctx_, *one), static_cast<std::size_t>(one->count()));
     own.offered.record(stream());
     line_.push_back(slot);
     advance();
@@ -78,8 +80,7 @@ class NcclJobSums final : public JobSums {
     explicit Slot(CudaStream& of)
         : offered(of.runtime(), of.ordinal()), made(of.runtime(), of.ordinal()) {}
     CudaEvent offered, made;
-    float* numbers = nullptr;
-    std::size_t count = 0;
+    std::vector<std::span<float>> numbers;
     bool is_queued = false, is_done = true;
   };
 
@@ -109,9 +110,7 @@ class NcclJobSums final : public JobSums {
       if (!is_called_) {
         is_called_ = true;
         slot.offered.hold(own_);
-        take(nccl_.AllReduce(slot.numbers, slot.numbers, slot.count, ncclFloat32, ncclSum, comm_,
-                             own_.handle()),
-             "starting a sum over GPUs of several processes");
+        sum(slot.numbers);
         continue;
       }
       slot.made.record(own_);
@@ -123,6 +122,19 @@ class NcclJobSums final : public JobSums {
     ncclResult_t state = ncclSuccess;  // of sums under way: a member may be lost
     check(nccl_, nccl_.CommGetAsyncError(comm_, &state), "asking after sums over GPUs");
     take(state, "summing over GPUs of several processes");
+  }
+
+  // One launch of NCCL's for all of them.
+  void sum(const std::vector<std::span<float>>& all) {
+    check(nccl_, nccl_.GroupStart(), "beginning sums over GPUs of several processes");
+    ncclResult_t worst = ncclSuccess;
+    for (const std::span<float> one : all) {
+      const ncclResult_t result = nccl_.AllReduce(one.data(), one.data(), one.size(), ncclFloat32,
+                                                  ncclSum, comm_, own_.handle());
+      if (result != ncclSuccess && result != ncclInProgress) worst = result;
+    }
+    const ncclResult_t ended = nccl_.GroupEnd();
+    take(worst != ncclSuccess ? worst : ended, "starting sums over GPUs of several processes");
   }
 
   // Whether NCCL has flushed what it had to do, within a few seconds.
