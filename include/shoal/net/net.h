@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -162,8 +161,6 @@ class Net {
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;
   void plan_blobs();
   std::int64_t workspace_of(int layer) const;  // floats; of its kernels
-  std::unordered_map<const Storage*, LayoutPtr> ask_kernels();
-  void follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts) const;
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;
 
   Context& context_;

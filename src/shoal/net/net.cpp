@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/net/blob_layouts.h"
 #include "shoal/net/build.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/memory_plan.h"
@@ -209,70 +210,6 @@ std::int64_t Net::workspace_of(int layer) const {
   return most;
 }
 
-// Gives storages the size with padding. Returns the layout in which each storage will be written,
-// where that is not the plain one.
-std::unordered_map<const Storage*, LayoutPtr> Net::ask_kernels() {
-  std::unordered_map<const Storage*, LayoutPtr> layouts;
-  const auto keep_in = [&](const LayoutPtr& layout, const Tensor& tensor) {
-    if (!layout) return;
-    tensor.storage()->require(layout->bytes(tensor.shape()));
-    layouts[tensor.storage().get()] = layout;
-  };
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    for (const ops::Choice& choice : layers_[i]->choices()) {
-      for (const Blob* top : wiring_[i].tops) keep_in(choice.needs.output, top->data);
-      for (const Blob* bottom : wiring_[i].bottoms) keep_in(choice.needs.input, bottom->grad);
-    }
-  follow_layouts(layouts);
-  return layouts;
-}
-
-namespace {
-
-// Whether the tensor takes fewer bytes in the layout than plain ones.
-bool is_smaller(const LayoutPtr& layout, const Tensor& tensor) {
-  return layout && !layout->depends_on_shape() && layout->bytes(tensor.shape()) < tensor.bytes();
-}
-
-}  // namespace
-
-// Adds the layouts of fewer bytes that layers take over from others, and forgets those of storages
-// into which a layer writes plain numbers.
-void Net::follow_layouts(std::unordered_map<const Storage*, LayoutPtr>& layouts) const {
-  const auto layout_of = [&](const Tensor& tensor) {
-    const auto found = layouts.find(tensor.storage().get());
-    return found != layouts.end() && is_smaller(found->second, tensor) ? found->second : nullptr;
-  };
-  const auto put = [&](const Tensor& tensor, const LayoutPtr& layout) {
-    if (layout)
-      layouts[tensor.storage().get()] = layout;
-    else if (layout_of(tensor))
-      layouts.erase(tensor.storage().get());
-  };
-  const auto has_own = [&](std::size_t i, LayoutPtr KernelNeeds::*which) {
-    return std::ranges::any_of(layers_[i]->choices(), [which](const ops::Choice& choice) {
-      return choice.needs.*which != nullptr;
-    });
-  };
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Wiring& wires = wiring_[i];
-    if (has_own(i, &KernelNeeds::output)) continue;
-    LayoutPtr all;
-    if (layers_[i]->keeps_layout().data && !wires.bottoms.empty())
-      all = layout_of(wires.bottoms[0]->data);
-    for (const Blob* bottom : wires.bottoms)
-      if (!layout_of(bottom->data)) all = nullptr;
-    for (const Blob* top : wires.tops) put(top->data, all);
-  }
-  // first what layers keep; then those that write plain gradients have their way
-  for (const bool keeps : {true, false})
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      if (layers_[i]->keeps_layout().grad != keeps || has_own(i, &KernelNeeds::input)) continue;
-      for (const Blob* bottom : wiring_[i].bottoms)
-        put(bottom->grad, keeps ? layout_of(bottom->data) : nullptr);
-    }
-}
-
 // Calls use(tensor, step) for each step at which a tensor of the blobs must have its memory. Steps:
 // forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
 void Net::each_use(const std::function<void(const Tensor&, int step)>& use) const {
@@ -313,7 +250,7 @@ void Net::plan_blobs() {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     if (layers_[i]->brings_memory())
       for (const Blob* top : wiring_[i].tops) brought.insert(top->data.storage().get());
-  const std::unordered_map<const Storage*, LayoutPtr> layouts = ask_kernels();
+  const BlobLayouts layouts = layouts_of(*this);
   const auto touch = [&](const Tensor& tensor, int step) {
     Storage* storage = tensor.storage().get();
     if (brought.contains(storage)) return;
@@ -323,10 +260,7 @@ void Net::plan_blobs() {
       lifetimes.push_back({0, step, step});
     }
     Lifetime& lifetime = lifetimes[entry->second];
-    const auto layout = layouts.find(storage);
-    const bool smaller = layout != layouts.end() && is_smaller(layout->second, tensor);
-    lifetime.bytes = std::max(
-        lifetime.bytes, smaller ? layout->second->bytes(tensor.shape()) : storage->required());
+    lifetime.bytes = std::max(lifetime.bytes, bytes_in(layouts, tensor));
     lifetime.first = std::min(lifetime.first, step);
     lifetime.last = std::max(lifetime.last, step);
   };
