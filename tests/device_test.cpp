@@ -62,6 +62,43 @@ TEST(Devices, ACopyIsMadeOnlyWhereTheOtherOneIsStale) {
   EXPECT_EQ(made.uploads, uploads) << "reading on the host leaves the device's copy current";
 }
 
+TEST(Devices, SeveralDownloadsAreOneWait) {
+  const GuardedDevice device;
+  Context ctx({.device = &device});
+  Tensor x = counting(4), y = counting(4);
+  ops::scale(ctx, 2, x);
+  ops::scale(ctx, 3, y);
+  const std::uint64_t waits = ctx.stream()->waits();
+  for (Tensor* const one : {&x, &y, &x}) one->begin_download();
+  EXPECT_EQ(ctx.stream()->waits(), waits);
+  EXPECT_EQ(numbers_of(y), (Numbers{3, 6, 9, 12}));
+  EXPECT_EQ(numbers_of(x), (Numbers{2, 4, 6, 8}));
+  EXPECT_EQ(ctx.stream()->waits(), waits + 1);
+  EXPECT_EQ(ctx.stream()->conversions.downloads, 2);
+}
+
+// The device is late, by chance: each in some of the rounds.
+TEST(Devices, WhatIsWrittenDuringADownloadCounts) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const GuardedDevice device(seed, 1);
+    Context ctx({.device = &device});
+    Tensor x = counting(4);
+    ops::scale(ctx, 2, x);
+    x.begin_download();
+    ops::scale(ctx, 2, x);
+    EXPECT_EQ(numbers_of(x), (Numbers{4, 8, 12, 16})) << "by the device";
+    ops::scale(ctx, 2, x);
+    x.begin_download();
+    std::ranges::fill(x.host_out(), 5.0f);
+    ctx.stream()->synchronize();
+    EXPECT_EQ(numbers_of(x), (Numbers{5, 5, 5, 5})) << "by the host";
+    ops::scale(ctx, 2, x);
+    x.begin_download();
+    x.pin(device);
+    EXPECT_EQ(numbers_of(x), (Numbers{10, 10, 10, 10}));
+  }
+}
+
 TEST(Devices, TheCpuHasOneCopyAndConvertsNothing) {
   Context ctx({.threads = 1});
   Tensor x = counting(4);

@@ -51,8 +51,14 @@ class Storage {
                    std::shared_ptr<Memory> home, std::size_t home_offset);
   // Forgets memory that was bound, and what is in it; the next use allocates.
   void unbind();
-  // Returns when no device reads the copy on the host any more.
-  void finish_upload();
+  // Returns when no device reads or writes the copy on the host any more.
+  void finish_copies();
+  // If the numbers are on a device, in plain order: begins to bring them to the host, so that
+  // host() only waits for that.
+  void begin_download();
+  // From now on the copy on the host is in memory from which this device's streams copy fastest.
+  // Not for one that is bound.
+  void pin(const Device& device);
   // Grows with each write through mut and out, so that what was derived from the numbers (packed
   // weights) can be kept until then.
   std::uint64_t version() const { return version_; }
@@ -89,8 +95,9 @@ class Storage {
   Home home_;                       // of away_
   Shape home_shape_;                // of the numbers in away_
   std::shared_ptr<Stream> stream_;  // on which away_ was used last
-  // the stream's waits() when it began to read the host's copy
-  std::optional<std::uint64_t> uploading_;
+  // the stream's waits() when it began to read the host's copy, and to write it
+  std::optional<std::uint64_t> uploading_, downloading_;
+  bool downloads_newest_ = false;  // nothing was written at home since
   std::size_t required_ = 0;
   std::uint64_t version_ = 0;
   LayoutPtr spare_layout_;  // of spare_
@@ -132,6 +139,9 @@ class Tensor {
   std::span<const float> host() const;  // to read
   std::span<float> host_mut();          // to read and write
   std::span<float> host_out();          // to overwrite
+  // As Storage has them.
+  void begin_download() const { storage_->begin_download(); }
+  void pin(const Device& device) { storage_->pin(device); }
   // The same three as plain pointers, for kernels of the CPU.
   float* out() { return host_out().data(); }
   float* mut() { return host_mut().data(); }

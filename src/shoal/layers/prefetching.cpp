@@ -190,7 +190,7 @@ void PrefetchingLayer::start(const Device& device, std::size_t least_bytes) {
 bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
   if (!batches_) start(ctx.device(), tops[0]->data.storage()->required());
   // A device may still be reading the batch that goes back now.
-  for (Blob* top : tops) top->data.storage()->finish_upload();
+  for (Blob* top : tops) top->data.storage()->finish_copies();
   Result<BatchCopies::Taken> taken = batches_->next(*ctx.stream());
   taken_ = taken.ok() ? taken.value() : BatchCopies::Taken();
   if (!taken.ok()) {

@@ -1,5 +1,7 @@
 #include "shoal/tensor/tensor.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,7 @@ constexpr const char* kConverted = "a tensor is converted";
 // A device that has failed says so to the next that uses it.
 Storage::~Storage() {
   try {
-    finish_upload();
+    finish_copies();
   } catch (const DeviceError&) {
   }
 }
@@ -27,7 +29,7 @@ void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const Lay
   const std::size_t bytes = room.value_or(required_);
   CHECK(memory && offset + bytes <= memory->bytes())
       << bytes << " bytes at " << offset << " of the plan";
-  finish_upload();
+  finish_copies();
   const Home home{memory->device(), layout};
   const bool on_host = home.is_host();
   Copy &bound = on_host ? host_ : away_, &other = on_host ? away_ : host_;
@@ -43,7 +45,7 @@ void Storage::bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
                           std::shared_ptr<Memory> home, std::size_t home_offset) {
   CHECK(host_offset + required_ <= host->bytes() && home_offset + required_ <= home->bytes())
       << required_ << " bytes at " << host_offset << " and " << home_offset;
-  finish_upload();
+  finish_copies();
   home_ = {home->device(), nullptr};
   host_ = {std::move(host), host_offset, required_, true, true};
   away_ = {std::move(home), home_offset, required_, true, true};
@@ -52,7 +54,7 @@ void Storage::bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
 }
 
 void Storage::unbind() {
-  finish_upload();
+  finish_copies();
   if (host_.planned) host_ = {};
   if (away_.planned) away_ = {};
   if (spare_.planned) spare_ = {};
@@ -68,12 +70,41 @@ std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device
   return copy.memory->data() + copy.offset;
 }
 
-void Storage::finish_upload() {
-  if (uploading_ && *uploading_ == stream_->waits()) stream_->synchronize();
+void Storage::finish_copies() {
+  const auto is_under_way = [this](const auto& copy) { return copy && *copy == stream_->waits(); };
+  if (is_under_way(uploading_) || is_under_way(downloading_)) stream_->synchronize();
+  if (downloading_ && downloads_newest_) host_.current = true;
   uploading_.reset();
+  downloading_.reset();
+}
+
+void Storage::begin_download() {
+  if (host_.current || !away_.current || home_.device == nullptr || home_.layout) return;
+  if (downloading_ && downloads_newest_) return;
+  if (required_ > host_.room) finish_copies();  // whose memory is replaced
+  stream_->not_recording(kConverted);
+  std::byte* const to = bytes_of(host_, required_, cpu_device());
+  ++stream_->conversions.downloads;
+  stream_->download(to, home_bytes(), required_);
+  downloading_ = stream_->waits();
+  downloads_newest_ = true;
+}
+
+void Storage::pin(const Device& device) {
+  CHECK(!host_.planned) << "memory of a plan stays";
+  finish_copies();
+  std::shared_ptr<Memory> memory = device.allocate_on_host(required_);
+  if (host_.memory)
+    std::memcpy(memory->data(), host_.memory->data() + host_.offset,
+                std::min(required_, host_.room));
+  else
+    std::memset(memory->data(), 0, required_);
+  host_ = {std::move(memory), 0, required_, false, host_.current};
 }
 
 void Storage::fetch_from_home() {
+  finish_copies();
+  if (host_.current) return;
   std::byte* const to = bytes_of(host_, required_, cpu_device());
   if (away_.current && stream_) stream_->not_recording(kConverted);
   host_.current = true;
@@ -140,9 +171,9 @@ void Storage::send_home(const Shape& shape) {
 
 std::byte* Storage::host(Access access) {
   if (!host_.current && access != Access::kWrite) fetch_from_home();
+  if (access != Access::kRead) finish_copies();
   std::byte* const bytes = bytes_of(host_, required_, cpu_device());
   if (access == Access::kRead) return bytes;
-  finish_upload();
   ++version_;
   host_.current = true;
   away_.current = false;
@@ -152,7 +183,10 @@ std::byte* Storage::host(Access access) {
 std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
                        Access access) {
   if (home.is_host()) return host(access);
-  if (stream_ && stream_ != stream) stream_->synchronize();
+  if (stream_ && stream_ != stream) {
+    stream_->synchronize();
+    finish_copies();
+  }
   stream_ = stream;
   const bool keep = access != Access::kWrite && away_.current && home.device == home_.device;
   if (keep && !same_layout(home.layout, home_.layout)) reorder_at_home(home.layout, shape);
@@ -178,7 +212,7 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
   if (access == Access::kRead) return there;
   ++version_;
   away_.current = true;
-  host_.current = false;
+  host_.current = downloads_newest_ = false;
   home_shape_ = shape;
   return there;
 }
