@@ -83,7 +83,7 @@ class DataNet : public testing::Test {
 TEST_F(DataNet, GradientsAreThoseOfANetBuiltForTheSize) {
   Made made(net(all_));
   int layers = 0;
-  made.net.after_backward([&](int) { return ++layers, Status(); });
+  made.net.after_backward([&](auto) { return ++layers, Status(); });
   for (int n = 0; n < 2 * kImages; ++n) {
     Made fixed(net(alone(n % kImages)));
     const Numbers got = pass(made.net);

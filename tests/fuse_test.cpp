@@ -230,8 +230,8 @@ TEST(FuseTest, ParamsOfAScaleAreUsedAtItsTurn) {
       if (layer == turn) std::ranges::fill(factor.data.host_mut(), 3.0f);
       return Status();
     });
-    t.net.after_backward([&](int layer) {
-      if (layer == turn) gradients[fuse] = numbers(bias.grad);
+    t.net.after_backward([&](std::span<const int> layers) {
+      if (layers[0] == turn) gradients[fuse] = numbers(bias.grad);
       return Status();
     });
     losses.push_back(t.net.forward().value());

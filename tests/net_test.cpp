@@ -223,7 +223,8 @@ TEST(NetTest, HooksSeeEveryLayerInOrder) {
   std::string seen;
   t.net.before_forward([&](int i) { return seen += str("<", i), Status(); });
   t.net.after_forward([&](int i) { return seen += str(">", i), Status(); });
-  t.net.after_backward([&](int i) { return seen += str("b", i), Status(); });
+  t.net.after_backward(
+      [&](std::span<const int> layers) { return seen += str("b", layers[0]), Status(); });
   ASSERT_TRUE(t.net.forward().ok() && t.net.backward().ok());
   EXPECT_EQ(seen, "<0>0<1>1<2>2<3>3b3b2b1b0");
   t.net.before_forward([](int i) {

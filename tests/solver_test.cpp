@@ -189,8 +189,9 @@ class CountingUpdater final : public ForwardingUpdater {
   Status before_forward(int layer) override {
     return calls_.push_back("before " + std::to_string(layer)), Status();
   }
-  Status after_backward(int layer) override {
-    return calls_.push_back("after " + std::to_string(layer)), Status();
+  Status after_backward(std::span<const int> layers) override {
+    EXPECT_EQ(layers.size(), 1u);
+    return calls_.push_back("after " + std::to_string(layers[0])), Status();
   }
   Result<StepOutcome> end_step(StepEnd) override {
     calls_.push_back(str("update ", iteration_, " ", rate_));

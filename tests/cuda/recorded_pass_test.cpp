@@ -35,7 +35,7 @@ class Steps final : public Pass {
   void stamp(int, std::vector<std::uintptr_t>& to) const override { to.push_back(stamped); }
   bool together(int first, int last) const override { return last - first < most_together; }
   Status begin(int) override { return {}; }
-  Status end(int) override { return {}; }
+  Status end(int, int) override { return {}; }
   Status work(int step) override {
     Step& one = all_[static_cast<std::size_t>(step)];
     ++one.calls;
@@ -353,10 +353,13 @@ TEST_P(CudaRecordedNets, CallHooksTogetherForFewBytes) {
                                  [](float x) { return x != 0; });
     };
     bool at_once = false;  // conv's gradient is there when ip's is taken
-    const auto take = [&](int layer) {
-      if (net.layers()[static_cast<std::size_t>(layer)]->name() != "ip") return Status();
-      EXPECT_TRUE(is_made(2));
-      at_once = is_made(0);
+    const auto take = [&](std::span<const int> layers) {
+      for (const int layer : layers) {
+        if (net.layers()[static_cast<std::size_t>(layer)]->name() != "ip") continue;
+        EXPECT_TRUE(is_made(2));
+        at_once = is_made(0);
+        EXPECT_TRUE(!at_once || layers.size() > 1);
+      }
       return Status();
     };
     net.after_backward(take, together);

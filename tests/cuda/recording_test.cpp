@@ -289,6 +289,27 @@ class CudaRecordings : public testing::Test {
   std::unique_ptr<LogLines> log_;
 };
 
+// The loss, then the gradients of each stretch of layers, which leave together, are waited for.
+TEST_F(CudaRecordings, JobsWaitOnceForAStretch) {
+  const auto calls_of = [](int iterations, bool recordings) {
+    SolverParameter param = device_solver("cuda_recording_job", "exchange { way: TABLE }");
+    param.set_max_iter(iterations);
+    param.set_test_interval(1000);
+    param.set_display(0);
+    param.set_cuda_graphs(recordings);
+    const FakeCalls before = fake_calls();
+    expect_all_ok(run_workers(2, 2, [&](int worker, table::Table& table) {
+      return train_on(&fake_gpu(worker), param, &table);
+    }));
+    return fake_calls() - before;
+  };
+  for (const bool recordings : {false, true}) {
+    const FakeCalls calls = calls_of(20, recordings) - calls_of(12, recordings);
+    constexpr std::int64_t kSteps = 2 * 8;
+    EXPECT_EQ(calls.waits, kSteps * (recordings ? 2 : 3));
+  }
+}
+
 // Counts launches of an iteration, once training is under way.
 TEST_F(CudaRecordings, TakeFewerLaunches) {
   struct Case {

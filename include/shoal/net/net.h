@@ -98,15 +98,17 @@ class Net {
   // are complete. May block. An error ends the pass. At most one of each; the caller outlives the
   // net or sets nullptr.
   using Hook = std::function<Status(int layer)>;
+  // With the indices of one or more, in order of the pass.
+  using LayersHook = std::function<Status(std::span<const int> layers)>;
   // together: the calls of neighbouring layers whose params have at most so many bytes in all may
-  // come together, before the first or after the last of them; 0: each layer's comes on its own.
-  // Only the work of layers whose calls come together can be recorded.
+  // come together, before the first, or as one call after the last of them; 0: each layer's comes
+  // on its own. Only the work of layers whose calls come together can be recorded.
   void before_forward(Hook hook, std::int64_t together = 0) {
     before_forward_ = std::move(hook);
     together_before_forward_ = together;
   }
   void after_forward(Hook hook) { after_forward_ = std::move(hook); }
-  void after_backward(Hook hook, std::int64_t together = 0) {
+  void after_backward(LayersHook hook, std::int64_t together = 0) {
     after_backward_ = std::move(hook);
     together_after_backward_ = together;
   }
@@ -174,7 +176,8 @@ class Net {
   std::shared_ptr<Memory> arena_;  // of all planned blobs
   NetMemory memory_;
   Random::State pass_start_;  // random state when the last forward began
-  Hook before_forward_, after_forward_, before_backward_, after_backward_;
+  Hook before_forward_, after_forward_, before_backward_;
+  LayersHook after_backward_;
   std::int64_t together_before_forward_ = 0, together_after_backward_ = 0;  // bytes of params
   bool may_record_ = false;  // the last forward pass, and so its backward
   std::unique_ptr<Passes> passes_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ class Exchange : public Checkpointed {
   virtual Result<Permission> wait_to_begin(std::int64_t iteration) = 0;
   virtual Status begin(std::int64_t iteration, float rate) = 0;
   virtual Status before_forward(int layer) = 0;
-  virtual Status after_backward(int layer) = 0;
+  virtual Status after_backward(std::span<const int> layers) = 0;
   virtual std::int64_t bytes_together() const { return kFewBytes; }
   // After the last after_backward: of its own layers.
   virtual Gradients gradients() = 0;

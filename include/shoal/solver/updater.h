@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,9 +91,9 @@ constexpr std::int64_t kFewBytes = 4 << 20;
 // Called on the solver's thread. For each iteration, in this order:
 //   wait_to_begin, begin
 //   and once, or for each of its local steps:
-//     before_forward(i)   for every layer, first layer first, in the first of iter_size passes
-//     after_backward(i)   for every layer, last layer first, in the last pass: the sums of its
-//                         params' gradients are complete
+//     before_forward(i)      for every layer, first layer first, in the first of iter_size passes
+//     after_backward(i, ...) for every layer, last layer first, in the last pass: the sums of its
+//                            params' gradients are complete
 //     end_step, another_step
 // The updater sets the gradients of the params to zero before they are added to.
 class Updater {
@@ -104,9 +105,10 @@ class Updater {
   virtual Status begin(std::int64_t iteration, float rate) = 0;
   // Returns when the layer's params are those that this step is to use.
   virtual Status before_forward(int layer) = 0;
-  virtual Status after_backward(int layer) = 0;
-  // The calls of these two for neighbouring layers whose params have at most so many bytes in all
-  // may come together, as Net's hooks may; 0: each layer's come on their own. Constant.
+  virtual Status after_backward(std::span<const int> layers) = 0;
+  // The calls of the first, for neighbouring layers whose params have at most so many bytes in all,
+  // may come together, and that of the second may be one for all of them, as Net's hooks may; 0:
+  // each layer's come on their own. Constant.
   virtual std::int64_t bytes_together() const { return 0; }
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
   // Whether another local step belongs to the same iteration.
@@ -135,7 +137,9 @@ class ForwardingUpdater : public Updater {
     return inner_->begin(iteration, rate);
   }
   Status before_forward(int layer) override { return inner_->before_forward(layer); }
-  Status after_backward(int layer) override { return inner_->after_backward(layer); }
+  Status after_backward(std::span<const int> layers) override {
+    return inner_->after_backward(layers);
+  }
   Result<StepOutcome> end_step(StepEnd how) override { return inner_->end_step(how); }
   Result<bool> another_step() override { return inner_->another_step(); }
   Status settle(Settle how) override { return inner_->settle(how); }

@@ -17,8 +17,8 @@ LayerTimes::LayerTimes(Net& net) : net_(net), layers_(net.layers().size()) {
   net.before_forward([=, this](int i) { return begin(at(forward_, i)), Status(); });
   net.after_forward([=, this](int i) { return end(at(forward_, i)), Status(); });
   net.before_backward([=, this](int i) { return begin(at(backward_, i)), Status(); });
-  net.after_backward([=, this](int i) {  // is called for layers without a backward too
-    if (net_.needs_backward(i)) end(at(backward_, i));
+  net.after_backward([=, this](std::span<const int> layers) {  // each comes alone
+    if (net_.needs_backward(layers[0])) end(at(backward_, layers[0]));
     return Status();
   });
 }

@@ -1,6 +1,7 @@
 #include "shoal/net/passes.h"
 
 #include <bit>
+#include <vector>
 
 namespace shoal {
 
@@ -36,8 +37,11 @@ Status Net::Passes::Forward::work(int step) {
   return net_.context_.failed() ? net_.failure_of(step) : Status();
 }
 
-Status Net::Passes::Forward::end(int step) {
-  return net_.after_forward_ ? net_.after_forward_(step) : Status();
+Status Net::Passes::Forward::end(int first, int last) {
+  if (!net_.after_forward_) return {};
+  for (int layer = first; layer <= last; ++layer)
+    if (Status status = net_.after_forward_(layer); !status.ok()) return status;
+  return {};
 }
 
 Status Net::Passes::Backward::begin(int step) {
@@ -59,8 +63,11 @@ Status Net::Passes::Backward::work(int step) {
   return net_.context_.failed() ? net_.failure_of(layer) : Status();
 }
 
-Status Net::Passes::Backward::end(int step) {
-  return net_.after_backward_ ? net_.after_backward_(static_cast<int>(at(step))) : Status();
+Status Net::Passes::Backward::end(int first, int last) {
+  if (!net_.after_backward_) return {};
+  std::vector<int> layers;
+  for (int step = first; step <= last; ++step) layers.push_back(static_cast<int>(at(step)));
+  return net_.after_backward_(layers);
 }
 
 }  // namespace shoal

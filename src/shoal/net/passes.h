@@ -38,7 +38,7 @@ struct Net::Passes {
     }
     Status begin(int step) override;
     Status work(int step) override;
-    Status end(int step) override;
+    Status end(int first, int last) override;
 
    private:
     std::size_t at(int step) const override { return static_cast<std::size_t>(step); }
@@ -57,7 +57,7 @@ struct Net::Passes {
     }
     Status begin(int step) override;
     Status work(int step) override;
-    Status end(int step) override;
+    Status end(int first, int last) override;
 
    private:
     std::size_t at(int step) const override {

@@ -109,7 +109,7 @@ RecordedWork RecordedPass::summary() const {
 Status RecordedPass::call(int step) {
   if (Status status = pass_.begin(step); !status.ok()) return status;
   if (Status status = pass_.work(step); !status.ok()) return status;
-  return pass_.end(step);
+  return pass_.end(step, step);
 }
 
 Status RecordedPass::call_noting(int step) {
@@ -137,7 +137,7 @@ Status RecordedPass::call_noting(int step) {
   else if (converts_own(note.uses))
     note.why_not = "it converts its own numbers";
   last = std::move(note);
-  return pass_.end(step);
+  return pass_.end(step, step);
 }
 
 std::string RecordedPass::why_not(int step) const {
@@ -203,9 +203,7 @@ Status RecordedPass::carry_out(Stretch& stretch) {
     for (int step = first; step < end; ++step)
       if (Status status = pass_.work(step); !status.ok()) return status;
   }
-  for (int step = first; step < end; ++step)
-    if (Status status = pass_.end(step); !status.ok()) return status;
-  return {};
+  return pass_.end(first, end - 1);
 }
 
 // Makes the uses of the stretch's tensors again. True if all of them are where they were.

@@ -27,12 +27,13 @@ class Pass {
   // Adds what must be as it was for the recorded work to be the right one.
   virtual void stamp(int step, std::vector<std::uintptr_t>& to) const = 0;
   // Whether begin() of all steps from `first` to `last` may come before the work of the first, and
-  // end() of all after that of the last.
+  // one end() for all after that of the last.
   virtual bool together(int first, int last) const = 0;
-  // Come before and after the work of the layer; those of a stretch before and after all its work.
+  // Before the layer's work; those of a stretch before all its work.
   virtual Status begin(int step) = 0;
-  virtual Status end(int step) = 0;
   virtual Status work(int step) = 0;
+  // After the work of these steps.
+  virtual Status end(int first, int last) = 0;
 };
 
 // A stretch is recorded after passes in which its steps used the same memory twice and did not

@@ -27,6 +27,8 @@ class BucketSums {
   std::size_t size() const { return parts_.size(); }
   const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
   std::size_t part_of(int layer) const;
+  // Whether the layer's gradients are summed on the device.
+  bool in_place(int layer) const { return parts_[part_of(layer)].in_place; }
 
   // As ReplicatedLayers has them.
   std::vector<table::Row> rows(table::RowId first);

@@ -48,8 +48,12 @@ class CollectiveLayers final : public ReplicatedLayers {
     part.rate = rate();
     return sums_.expect(of, iteration(), waits);
   }
-  bool is_finite(int layer) const override {
-    return ops::all_finite(net_.context(), gradients_of(net_, layer));
+  bool prepare(int layer, std::vector<const Tensor*>& gradients) const override {
+    for (const Tensor* const gradient : gradients_of(net_, layer)) {
+      if (!sums_.in_place(layer)) gradient->begin_download();
+      gradients.push_back(gradient);
+    }
+    return true;
   }
   void send(int layer, float weight) override { sums_.send(layer, weight); }
   void send_nothing() override { sums_.send_nothing(); }

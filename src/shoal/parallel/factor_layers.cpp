@@ -245,7 +245,7 @@ void FactorLayers::ask(const Part& part, table::Clock clock) {
       if (worker != own_) table_.get(row, clock + 1, table::Part::kWeights);
 }
 
-bool FactorLayers::is_finite(int layer) const {
+bool FactorLayers::prepare(int layer, std::vector<const Tensor*>&) const {
   const std::span<const float> own = find(layer)->own->numbers();
   return all_finite(own.first(own.size() - 1));
 }

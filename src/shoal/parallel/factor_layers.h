@@ -37,7 +37,7 @@ class FactorLayers final : public ReplicatedLayers {
   table::Destination destination(table::RowId row) const override;
   Status before_forward(int layer, RowWaits& waits) override;
   void progress() override;
-  bool is_finite(int layer) const override;
+  bool prepare(int layer, std::vector<const Tensor*>& gradients) const override;
   void send(int layer, float weight) override;
   void send_nothing() override;
   Result<double> gather_all(RowWaits& waits) override;

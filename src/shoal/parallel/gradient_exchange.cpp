@@ -61,6 +61,7 @@ class GradientExchange final : public TableExchange {
     histories_.clear();
     fix_histories({});
     for (const auto& one : replicated_) one->begin(iteration, rate);
+    if (!staging_.in_place()) clear_gradients([](int) { return true; });
     pacer_.task_begins();
     return {};
   }
@@ -71,26 +72,19 @@ class GradientExchange final : public TableExchange {
       if (Status status = update_replicated(); !status.ok()) return status;
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
     if (ReplicatedLayers* const own = replicated(layer)) return own->before_forward(layer, waits_);
-    std::vector<Tensor*> unclear;
-    for (const NetParam& param : net_.params())
-      if (param.layer == layer && owns(layer) && !(spent_ && param.lr_mult != 0))
-        unclear.push_back(&param.blob->grad);
-    ops::fill_all(net_.context(), 0, unclear);
+    if (staging_.in_place()) clear_gradients([layer](int of) { return of == layer; });
     return {};
   }
 
-  Status after_backward(int layer) override {
+  Status after_backward(std::span<const int> layers) override {
     progress();
-    if (const ReplicatedLayers* const own = replicated(layer)) {
-      finite_ = finite_ && own->is_finite(layer);
-      held_layers_.push_back(layer);
-      if (early_ && finite_) push_held();
-      return {};
+    finite_ = finite_ && are_finite(layers);
+    for (const int layer : layers) {
+      if (replicated(layer)) held_layers_.push_back(layer);
+      if (!by_rows(layer)) continue;
+      for (const RowId row : map_.owned_by(layer))
+        if (map_.rows()[row].learns) held_.push_back(row);
     }
-    if (owns(layer))
-      finite_ = finite_ && ops::all_finite(net_.context(), gradients_of(net_, layer));
-    for (const RowId row : map_.owned_by(layer))
-      if (map_.rows()[row].learns) held_.push_back(row);
     if (early_ && finite_) push_held();
     return {};
   }
@@ -144,6 +138,32 @@ class GradientExchange final : public TableExchange {
   bool by_rows(int layer) const { return owns(layer) && !replicated(layer); }
   void progress() {
     for (const auto& one : replicated_) one->progress();
+  }
+  // Of the layers for which picks(layer), unless the server has. In place the table may read a
+  // layer's until it has sent the params.
+  template <class Picks>
+  void clear_gradients(Picks picks) {
+    std::vector<Tensor*> unclear;
+    for (const NetParam& param : net_.params())
+      if (by_rows(param.layer) && picks(param.layer) && !(spent_ && param.lr_mult != 0))
+        unclear.push_back(&param.blob->grad);
+    ops::fill_all(net_.context(), 0, unclear);
+  }
+  // Whether what these layers have to send is finite. The device is waited for once: it looks at
+  // all their gradients together, when those that leave through the host are there.
+  bool are_finite(std::span<const int> layers) {
+    bool finite = true;
+    std::vector<const Tensor*> gradients;
+    for (const int layer : layers) {
+      const ReplicatedLayers* const own = replicated(layer);
+      if (own) finite = own->prepare(layer, gradients) && finite;
+      if (!by_rows(layer)) continue;
+      for (const Tensor* const gradient : gradients_of(net_, layer)) {
+        gradient->begin_download();
+        gradients.push_back(gradient);
+      }
+    }
+    return finite && ops::all_finite(net_.context(), gradients);
   }
 
   Status first_read(const table::Plan&) override {

@@ -94,20 +94,10 @@ class LocalStepsExchange final : public TableExchange {
     return {};
   }
 
-  // In the last step of a task what a layer has learned leaves while those below it still compute.
-  // The rows that forward passes change leave at the end, since other replicas may still change
-  // them.
-  Status after_backward(int layer) override {
+  Status after_backward(std::span<const int> layers) override {
     deltas_.progress();
-    local_->look(layer);
-    const bool is_last = early_ && pacer_.steps() + 1 == pacer_.wanted();
-    if (!is_last || !local_->update_layer(layer, own_updates_, rate_)) return {};
-    if (deltas_.owns(layer)) deltas_.send(layer, weight_of(updates_ + 1));
-    std::vector<RowId> rows;
-    for (const RowId row : map_.owned_by(layer))
-      if (map_.rows()[row].learns && (map_.is_param(row) || map_.is_history(row)))
-        rows.push_back(row);
-    push_rows(rows, weight_of(updates_ + 1));
+    for (const int layer : layers)
+      if (Status status = finish_backward(layer); !status.ok()) return status;
     return {};
   }
 
@@ -185,6 +175,22 @@ class LocalStepsExchange final : public TableExchange {
   }
 
  private:
+  // In the last step of a task what a layer has learned leaves while those below it still compute.
+  // The rows that forward passes change leave at the end, since other replicas may still change
+  // them.
+  Status finish_backward(int layer) {
+    local_->look(layer);
+    const bool is_last = early_ && pacer_.steps() + 1 == pacer_.wanted();
+    if (!is_last || !local_->update_layer(layer, own_updates_, rate_)) return {};
+    if (deltas_.owns(layer)) deltas_.send(layer, weight_of(updates_ + 1));
+    std::vector<RowId> rows;
+    for (const RowId row : map_.owned_by(layer))
+      if (map_.rows()[row].learns && (map_.is_param(row) || map_.is_history(row)))
+        rows.push_back(row);
+    push_rows(rows, weight_of(updates_ + 1));
+    return {};
+  }
+
   bool takes_weights() const { return task_.contribution == ContributionKind::kWeights; }
 
   std::vector<Tensor*> own_histories() {

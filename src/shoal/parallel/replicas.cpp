@@ -91,10 +91,12 @@ class Replicas final : public ForwardingUpdater {
     return {};
   }
 
-  Status after_backward(int layer) override {
-    if (Status status = barrier_.wait_backward(layer); !status.ok()) return status;
-    if (sums(first_, layer)) numbers_->sum(layer);
-    summing_.push_back(layer);
+  Status after_backward(std::span<const int> layers) override {
+    for (const int layer : layers) {
+      if (Status status = barrier_.wait_backward(layer); !status.ok()) return status;
+      if (sums(first_, layer)) numbers_->sum(layer);
+      summing_.push_back(layer);
+    }
     return finish_sums([this](int summed) { return numbers_->summed(summed); });
   }
 
@@ -157,17 +159,21 @@ class Replicas final : public ForwardingUpdater {
   // Hands on the layers whose sums have been made, in order, until `done(layer)` says no.
   template <class Done>
   Status finish_sums(Done done) {
-    while (!summing_.empty()) {
-      const int layer = summing_.front();
-      if (sums(first_, layer)) {
-        if (!done(layer)) break;
-        numbers_->finish(layer);
-        ops::scale_all(first_.context(), share(), gradients_of(first_, layer));
+    std::vector<int> made;
+    std::vector<Tensor*> sums_made;
+    for (; !summing_.empty(); summing_.pop_front()) {
+      const int layer = made.emplace_back(summing_.front());
+      if (!sums(first_, layer)) continue;
+      if (!done(layer)) {
+        made.pop_back();
+        break;
       }
-      summing_.pop_front();
-      if (Status status = inner().after_backward(layer); !status.ok()) return status;
+      numbers_->finish(layer);
+      const std::vector<Tensor*> own = gradients_of(first_, layer);
+      sums_made.insert(sums_made.end(), own.begin(), own.end());
     }
-    return {};
+    ops::scale_all(first_.context(), share(), sums_made);
+    return made.empty() ? Status() : inner().after_backward(made);
   }
 
   void connect(Replica& replica) {
@@ -180,10 +186,12 @@ class Replicas final : public ForwardingUpdater {
       numbers_->take(replica.index, layer);
       return Status();
     };
-    const auto after_backward = [this, &replica](int layer) {
+    const auto after_backward = [this, &replica](std::span<const int> layers) {
       if (replica.pass < passes_ - 1) return Status();
-      if (sums(replica.net, layer)) numbers_->offer(replica.index, layer);
-      barrier_.finished_backward(replica.index, layer);
+      for (const int layer : layers) {
+        if (sums(replica.net, layer)) numbers_->offer(replica.index, layer);
+        barrier_.finished_backward(replica.index, layer);
+      }
       return Status();
     };
     replica.net.before_forward(before_forward, bytes_together());

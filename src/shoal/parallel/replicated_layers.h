@@ -57,8 +57,9 @@ class ReplicatedLayers {
   // Before the layer's first forward pass of the iteration: the updates that the scheme demands of
   // it, then asks for what the others send next.
   virtual Status before_forward(int layer, RowWaits& waits) = 0;
-  // After the layer's backward pass: false if what it has to send is not finite.
-  virtual bool is_finite(int layer) const = 0;
+  // After the layer's backward pass: adds gradients that are to be sent, and still to be looked at,
+  // to `gradients`. False: what it has to send is not finite.
+  virtual bool prepare(int layer, std::vector<const Tensor*>& gradients) const = 0;
   // Sends the layer's part; or, of all layers, zeros that count nothing.
   virtual void send(int layer, float weight) = 0;
   virtual void send_nothing() = 0;

@@ -37,6 +37,20 @@ TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
       waits_(table_),
       pacer_(table_, task_, waits_, options_.until) {
   std::iota(all_.begin(), all_.end(), RowId{0});
+  if (!staging_.in_place()) pin_params(setup);
+}
+
+// Params that come and gradients that leave through the host in each task: by a collective
+// gradients alone, by factors and NCCL neither.
+void TableExchange::pin_params(const TableSetup& setup) {
+  const bool gradients = task_.contribution == table::ContributionKind::kGradient;
+  const Device& device = net_.context().device();
+  for (const NetParam& param : net_.params()) {
+    const Way way = setup.ways[static_cast<std::size_t>(param.layer)];
+    if (way == Way::kTable || !gradients) param.blob->data.pin(device);
+    if (gradients && param.lr_mult != 0 && way != Way::kFactors && way != Way::kNccl)
+      param.blob->grad.pin(device);
+  }
 }
 
 Result<Permission> TableExchange::wait_to_begin(std::int64_t iteration) {

@@ -97,6 +97,7 @@ class TableExchange : public Exchange {
   float rate_ = 0;
 
  private:
+  void pin_params(const TableSetup& setup);
   table::Destination place(table::RowId row, table::Part part);
 
   std::vector<table::Clock> clocks_;  // of each worker's start, where there is no common one

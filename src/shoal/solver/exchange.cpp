@@ -47,8 +47,8 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
   Status before_forward(int layer) override {
     return each([&](Exchange& exchange) { return exchange.before_forward(layer); });
   }
-  Status after_backward(int layer) override {
-    return each([&](Exchange& exchange) { return exchange.after_backward(layer); });
+  Status after_backward(std::span<const int> layers) override {
+    return each([&](Exchange& exchange) { return exchange.after_backward(layers); });
   }
 
   std::int64_t bytes_together() const override {

@@ -151,8 +151,8 @@ class LocalExchange final : public Exchange {
     rule_.before_forward(layer);
     return {};
   }
-  Status after_backward(int layer) override {
-    rule_.look(layer);
+  Status after_backward(std::span<const int> layers) override {
+    for (const int layer : layers) rule_.look(layer);
     return {};
   }
   // These calls neither wait nor send.

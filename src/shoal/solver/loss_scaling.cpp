@@ -25,9 +25,9 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
     set_scale(param.global_grad_scale());
   }
 
-  Status after_backward(int layer) override {
-    ops::scale_all(net_.context(), 1 / scale_, gradients_of(net_, layer));
-    return inner().after_backward(layer);
+  Status after_backward(std::span<const int> layers) override {
+    ops::scale_all(net_.context(), 1 / scale_, gradients_of(net_, layers));
+    return inner().after_backward(layers);
   }
 
   std::int64_t bytes_together() const override { return inner().bytes_together(); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -18,12 +19,16 @@ inline std::vector<std::size_t> learning_of(const Net& net, int layer) {
   return params;
 }
 
-// Their gradients.
-inline std::vector<Tensor*> gradients_of(const Net& net, int layer) {
+// Their gradients, and those of several layers, in order.
+inline std::vector<Tensor*> gradients_of(const Net& net, std::span<const int> layers) {
   std::vector<Tensor*> gradients;
-  for (const std::size_t p : learning_of(net, layer))
-    gradients.push_back(&net.params()[p].blob->grad);
+  for (const int layer : layers)
+    for (const std::size_t p : learning_of(net, layer))
+      gradients.push_back(&net.params()[p].blob->grad);
   return gradients;
+}
+inline std::vector<Tensor*> gradients_of(const Net& net, int layer) {
+  return gradients_of(net, std::span(&layer, 1));
 }
 
 // Whether a forward pass changes param i of the layer, and no rule does: a running mean, say.

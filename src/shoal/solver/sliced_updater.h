@@ -32,10 +32,12 @@ class SlicedUpdater : public ForwardingUpdater {
     if (Status status = inner().before_forward(layer); !status.ok()) return status;
     return start_slice(slices_.forward[static_cast<std::size_t>(layer)]);
   }
-  Status after_backward(int layer) final {
-    if (!has_params(layer)) return inner().after_backward(layer);
+  // Each layer comes alone (bytes_together).
+  Status after_backward(std::span<const int> layers) final {
+    const int layer = layers[0];
+    if (!has_params(layer)) return inner().after_backward(layers);
     if (Status status = finish_slice(); !status.ok()) return status;
-    if (Status status = inner().after_backward(layer); !status.ok()) return status;
+    if (Status status = inner().after_backward(layers); !status.ok()) return status;
     return start_slice(slices_.backward[static_cast<std::size_t>(layer)]);
   }
   float mean_loss(float own) final { return loss_ = inner().mean_loss(own); }

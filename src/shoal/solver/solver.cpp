@@ -54,9 +54,10 @@ void Solver::connect_hooks() {
   if (debug)
     core_.net->after_forward(
         [this](int layer) { return log_forward(*core_.net, layer), Status(); });
-  const auto after_backward = [this, debug](int layer) {
-    if (debug) log_backward(*core_.net, layer);
-    return pass_ == core_.recipe.iter_size - 1 ? core_.updater->after_backward(layer) : Status();
+  const auto after_backward = [this, debug](std::span<const int> layers) {
+    for (const int layer : layers)
+      if (debug) log_backward(*core_.net, layer);
+    return pass_ == core_.recipe.iter_size - 1 ? core_.updater->after_backward(layers) : Status();
   };
   core_.net->after_backward(after_backward, together);
 }

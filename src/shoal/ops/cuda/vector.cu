@@ -65,8 +65,12 @@ template <class Term>
 double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
   std::vector<Piece<const float>> all;
   for (const Tensor* tensor : x) cut_up(read(ctx, *tensor), tensor->count(), all);
+  if (all.empty()) return 0;
   const auto count = static_cast<std::int64_t>(all.size());
-  double* const partial = reinterpret_cast<double*>(ctx.scratch(2 * (count + 1)).data());
+  // seldom more, so that the scratch stays where it is, whatever is summed
+  constexpr std::int64_t kRoom = 4096;
+  double* const partial =
+      reinterpret_cast<double*>(ctx.scratch(2 * std::max(count + 1, kRoom)).data());
   launch_by_pieces(all, [&](const auto& pieces, std::int64_t first, std::int64_t rows) {
     sum_pieces(ctx, name, pieces, rows, term, partial + 1 + first);
   });
