@@ -164,6 +164,20 @@ TEST_P(CudaTraining, AScaleThatIsTooLargeFalls) {
   EXPECT_EQ(Code::kNonFinite, train_on(device(), fixed).error().code);
 }
 
+// Though the backward pass has been queued by the time that the loss is looked at.
+TEST_P(CudaTraining, ALossThatIsNotFiniteIsToldAsOnTheCpu) {
+  SolverParameter param = device_solver("cuda_nan", "max_iter: 6");
+  param.set_base_lr(1e30f);
+  param.set_clip_gradients(-1);
+  for (const auto on_nan : {SolverParameter::STOP, SolverParameter::SKIP}) {
+    param.set_on_nan(on_nan);
+    const Status cpu = train_on(nullptr, param), gpu = train_on(device(), param);
+    EXPECT_EQ(cpu.error().code, Code::kNonFinite);
+    EXPECT_HAS(cpu.error().message, "Iteration 2, lr = 1e+30: the loss, nan, ");
+    EXPECT_EQ(gpu.error().message, cpu.error().message);
+  }
+}
+
 // As a gradient is divided by what it was multiplied with, a power of two changes no bit.
 TEST_P(CudaTraining, AScaleChangesNothingElse) {
   SolverParameter param =

@@ -86,6 +86,9 @@ class Net {
   // layer's, a loss layer's, a hook's, or that of a layer which cannot follow: nothing after that
   // layer ran.
   Result<float> forward();
+  // The same in two calls: the second waits for the device, and may come after backward().
+  Status run_forward();
+  float loss() const;
   // The gradients of the last forward's loss: adds to the params' grads.
   Status backward();
   // Sets the params' grads to zero.
@@ -154,7 +157,7 @@ class Net {
   };
   void forward_at(int layer);  // what Wiring::forward says
   Status follow_inputs();
-  float sum_losses() const;
+  void each_loss(const std::function<void(const Tensor&, float weight)>& visit) const;
   Status failure_of(int layer);
   // A sentence with the user's names for blobs, 'label', where it has those of inserted splits,
   // 'label_data_1_split_0'.

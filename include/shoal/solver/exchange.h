@@ -37,6 +37,7 @@ class Exchange : public Checkpointed {
   virtual Status before_forward(int layer) = 0;
   virtual Status after_backward(std::span<const int> layers) = 0;
   virtual std::int64_t bytes_together() const { return kFewBytes; }
+  virtual bool is_quiet() const { return false; }
   // After the last after_backward: of its own layers.
   virtual Gradients gradients() = 0;
   // Ends the step, with an update if `update`. `squares` is the sum over all exchanges.

@@ -99,13 +99,18 @@ std::string Net::with_own_names(std::string sentence) const {
   return sentence;
 }
 
-// Reads the losses once, after the pass: a read waits for the device.
-float Net::sum_losses() const {
-  float loss = 0;
+void Net::each_loss(const std::function<void(const Tensor&, float weight)>& visit) const {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (std::size_t t = 0; t < wiring_[i].tops.size(); ++t)
       if (const float weight = layers_[i]->loss_weight(static_cast<int>(t)); weight != 0)
-        for (const float value : wiring_[i].tops[t]->data.host()) loss += weight * value;
+        visit(wiring_[i].tops[t]->data, weight);
+}
+
+float Net::loss() const {
+  float loss = 0;
+  each_loss([&](const Tensor& top, float weight) {
+    for (const float value : top.host()) loss += weight * value;
+  });
   return loss;
 }
 
@@ -140,7 +145,12 @@ Status Net::follow_inputs() {
 }
 
 Result<float> Net::forward() {
-  if (Status status = follow_inputs(); !status.ok()) return status.error();
+  if (Status status = run_forward(); !status.ok()) return status.error();
+  return loss();
+}
+
+Status Net::run_forward() {
+  if (Status status = follow_inputs(); !status.ok()) return status;
   pass_start_ = context_.random().state();
   may_record_ = context_.recordings() && !after_forward_ &&
                 (!before_forward_ || together_before_forward_ > 0);
@@ -148,8 +158,8 @@ Result<float> Net::forward() {
   const Status status = passes_->forward.run(may_record_);
   // what forward left for backward may be in another order now
   if (was_recorded && !passes_->forward.is_recorded()) passes_->backward.forget();
-  if (!status.ok()) return status.error();
-  return sum_losses();
+  if (status.ok()) each_loss([](const Tensor& top, float) { top.begin_download(); });
+  return status;
 }
 
 void Net::forward_at(int i) {
@@ -223,7 +233,7 @@ void Net::each_use(const std::function<void(const Tensor&, int step)>& use) cons
     for (std::size_t t = 0; t < wires.tops.size(); ++t) {
       const float weight = layers_[static_cast<std::size_t>(i)]->loss_weight(static_cast<int>(t));
       use(wires.tops[t]->data, turn);
-      if (weight != 0) use(wires.tops[t]->data, n);
+      if (weight != 0) use(wires.tops[t]->data, 2 * n);  // for loss()
     }
     if (!wires.needs_backward) return;
     for (const Blob* blob : wires.tops) use(blob->grad, back);

@@ -57,6 +57,13 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return least;
   }
 
+  bool is_quiet() const override {
+    return std::ranges::all_of(exchanges_, [](const auto& one) { return one->is_quiet(); });
+  }
+  void look() override {
+    for (const auto& exchange : exchanges_) exchange->gradients();
+  }
+
   Result<StepOutcome> end_step(StepEnd how) override {
     Gradients all;
     for (const auto& exchange : exchanges_) {

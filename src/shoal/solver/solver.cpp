@@ -214,19 +214,25 @@ Status Solver::local_step(bool first) {
   return {};
 }
 
-// False: the loss was not finite, and on_nan says to leave this iteration out.
+// False: the loss was not finite, and on_nan says to leave this iteration out. On a device the loss
+// is read when the gradients are looked at, so that the device waits for neither.
 Result<bool> Solver::run_passes() {
+  const bool late = core_.updater->is_quiet() && !core_.net->context().device().is_host();
   float sum = 0;
   for (pass_ = 0; pass_ < core_.recipe.iter_size; ++pass_) {
     if (Status status = core_.team.status(); !status.ok()) return status.error();
-    const Result<float> loss = core_.net->forward();
-    if (!loss.ok()) return loss.error();
-    sum += loss.value();
-    if (!std::isfinite(loss.value())) {
-      Result<bool> verdict = parts_->non_finite.judge(str("the loss, ", loss.value(), ","));
+    if (Status status = core_.net->run_forward(); !status.ok()) return status.error();
+    if (late)
+      if (Status status = core_.net->backward(); !status.ok()) return status.error();
+    if (late && pass_ == core_.recipe.iter_size - 1) core_.updater->look();
+    const float loss = core_.net->loss();
+    sum += loss;
+    if (!std::isfinite(loss)) {
+      Result<bool> verdict = parts_->non_finite.judge(str("the loss, ", loss, ","));
       if (!verdict.ok() || !verdict.value()) return verdict;
     }
-    if (Status status = core_.net->backward(); !status.ok()) return status.error();
+    if (!late)
+      if (Status status = core_.net->backward(); !status.ok()) return status.error();
   }
   last_loss_ = core_.updater->mean_loss(sum / static_cast<float>(core_.recipe.iter_size));
   if (core_.param.debug_info() || core_.net->definition().debug_info()) log_params(*core_.net);
