@@ -4,6 +4,8 @@
 #include "cuda/devices.h"
 #include "cuda/fake_cuda.h"
 #include "cuda/fake_libraries.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "support/device_training.h"
 #include "support/job.h"
 #include "support/solver_rig.h"
@@ -84,6 +86,38 @@ TEST(CudaNcclJob, GradientsStayOnTheGpus) {
     return (uploaded_in(by_nccl, 20) - uploaded_in(by_nccl, 4)) / 16;
   };
   EXPECT_LT(in_an_iteration(true), in_an_iteration(false) - 1.9 * params);
+}
+
+// A worker waits for its GPU for the loss, for a look at its gradients, which leave together, for
+// the counts of all sums, of which each layer has one, and for a look at them.
+TEST(CudaNcclJob, WaitsForAllSumsTogether) {
+  constexpr int kSums = 3;
+  std::string layers, bottom = "data";
+  for (int i = 0; i < kSums; ++i) {
+    const std::string top = str("ip", i);
+    layers +=
+        str("layer { name: '", top, "' type: 'InnerProduct' bottom: '", bottom, "' top: '", top,
+            "' inner_product_param { num_output: 520 weight_filler { type: 'xavier' } } }\n");
+    bottom = top;
+  }
+  layers += str("layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: '", bottom,
+                "' bottom: 'label' top: 'loss' }");
+  const auto waits_of = [&](int iterations) {
+    SolverParameter param = solver("", true);
+    param.set_max_iter(iterations);
+    param.set_display(0);
+    param.set_snapshot(iterations);
+    param.set_test_interval(iterations);
+    param.clear_clip_gradients();
+    NetParameter& net = *param.mutable_net_param();
+    net.mutable_layer()->DeleteSubrange(1, net.layer_size() - 1);  // but for the data
+    net.MergeFrom(parse_net(layers, "large"));
+    const FakeCalls before = fake_calls();
+    for (const Status& status : train_job({&fake_gpu(0), &fake_gpu(1)}, param)) or_throw(status);
+    return static_cast<double>((fake_calls() - before).waits);
+  };
+  // how often it waits for batches and other workers at the start differs by a few times
+  EXPECT_LT((waits_of(14) - waits_of(4)) / (10 * 2), 5);
 }
 
 TEST(CudaNcclJob, RefusesAWorkerWithoutAGpu) {

@@ -147,7 +147,8 @@ void BucketSums::progress() {
     if (part.is_under_way) part.sum->progress();
 }
 
-// While this worker waits it carries on all sums, since others wait for its part of them.
+// While this worker waits it carries on all sums, since others wait for its part of them; and once
+// more before it reads, so that a device brings the counts of all that are there at once.
 Result<std::optional<float>> BucketSums::finish(std::size_t of, RowWaits& waits) {
   Part& part = parts_[of];
   if (!std::exchange(part.is_under_way, false)) return std::optional<float>();
@@ -157,6 +158,7 @@ Result<std::optional<float>> BucketSums::finish(std::size_t of, RowWaits& waits)
     part.sum->progress();
     progress();
   }
+  progress();
   return std::optional(part.sum->numbers().back());
 }
 

@@ -47,6 +47,10 @@ class BucketSums {
   void send_nothing();
   // Carries on all sums without waiting.
   void progress();
+  // Whether finish() would return a sum without waiting for other workers.
+  bool is_there(std::size_t part) const {
+    return parts_[part].is_under_way && parts_[part].sum->is_done();
+  }
   // Returns when the sum that was started is there: the sum of all counts; nothing: none was since
   // the last call.
   Result<std::optional<float>> finish(std::size_t part, RowWaits& waits);

@@ -2,6 +2,7 @@
 // the same update to its own copy of the params.
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <utility>
 
 #include "shoal/net/net.h"
@@ -24,6 +25,7 @@ class CollectiveLayers final : public ReplicatedLayers {
   explicit CollectiveLayers(const TableSetup& setup)
       : ReplicatedLayers(collective_by(setup.ways)),
         net_(setup.net),
+        clips_(setup.param.clip_gradients() >= 0),
         scheme_(or_throw(setup.options.maker(setup.options.scheme))),
         sums_(setup, BucketSums::Of::kGradients) {
     for (std::size_t part = 0; part < sums_.size(); ++part)
@@ -83,32 +85,58 @@ class CollectiveLayers final : public ReplicatedLayers {
     bool is_due = false;      // the gradient is there, and the update is still to do
   };
 
-  // Waits for the sum and makes it the gradient.
+  // Waits for the sum of a bucket and makes it the gradient. The others that are there by then come
+  // along, so that a device is waited for once for all of them.
   Status gather(std::size_t of, RowWaits& waits) {
-    const Result<std::optional<float>> weight = sums_.finish(of, waits);
-    if (!weight.ok()) return weight.error();
-    if (!weight.value()) return {};
+    std::vector<std::size_t> due;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const std::size_t part = (of + i) % parts_.size();
+      if (part != of && !sums_.is_there(part)) continue;
+      const Result<std::optional<float>> weight = sums_.finish(part, waits);
+      if (!weight.ok()) return weight.error();
+      if (weight.value() && take(part, *weight.value())) due.push_back(part);
+    }
+    return look(due);
+  }
+  // Makes the sum of a bucket the gradient. False: it counts nothing, and is forgotten.
+  bool take(std::size_t of, float weight) {
     Part& part = parts_[of];
-    const table::Merge merge = merge_of(*scheme_, part.clock, part.rate, {&*weight.value(), 1});
+    const table::Merge merge = merge_of(*scheme_, part.clock, part.rate, {&weight, 1});
     if (merge.take.empty()) {
       part.rule.skip();
-      return {};
+      return false;
     }
     sums_.read(of, merge.scale);
-    const Bucket& bucket = sums_.bucket(of);
-    for (const int layer : bucket.layers) part.rule.look(layer);
     part.rate *= merge.rate_scale;
     part.is_due = true;
-    return check_finite(
-        part.rule, str("the sum of all workers' gradients of clock ", part.clock, " for layer '",
-                       net_.layers()[static_cast<std::size_t>(bucket.layers.back())]->name(),
-                       "' or one that travels with it"));
+    return true;
+  }
+  // Returns an error unless the gradients of all these buckets are finite.
+  Status look(const std::vector<std::size_t>& buckets) {
+    std::vector<const Tensor*> gradients;
+    for (const std::size_t of : buckets)
+      std::ranges::copy(gradients_of(net_, sums_.bucket(of).layers), std::back_inserter(gradients));
+    if (!clips_ && ops::all_finite(net_.context(), gradients)) return {};
+    for (const std::size_t of : buckets) {
+      Part& part = parts_[of];
+      const Bucket& bucket = sums_.bucket(of);
+      for (const int layer : bucket.layers) part.rule.look(layer);
+      if (Status status = check_finite(
+              part.rule,
+              str("the sum of all workers' gradients of clock ", part.clock, " for layer '",
+                  net_.layers()[static_cast<std::size_t>(bucket.layers.back())]->name(),
+                  "' or one that travels with it"));
+          !status.ok())
+        return status;
+    }
+    return {};
   }
   static void update(Part& part, double squares) {
     if (std::exchange(part.is_due, false)) part.rule.update(part.clock, part.rate, squares);
   }
 
   Net& net_;
+  const bool clips_;
   const std::unique_ptr<table::Scheme> scheme_;  // how the gradients of a clock become one update
   BucketSums sums_;
   std::deque<Part> parts_;  // by bucket

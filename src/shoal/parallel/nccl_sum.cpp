@@ -39,7 +39,11 @@ class NcclSum final : public VectorSum {
     call([this] { group_->start(number_, all_); });
   }
   void progress() override {
-    if (!is_done_) call([this] { is_done_ = group_->is_done(number_); });
+    if (is_done_) return;
+    call([this] {
+      is_done_ = group_->is_done(number_);
+      if (is_done_) numbers_.begin_download();
+    });
   }
   bool is_done() const override { return is_done_; }
 
