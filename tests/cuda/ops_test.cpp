@@ -180,6 +180,35 @@ TEST_P(CudaOps, BiasesAndBroadcastsAreTheCpus) {
   }
 }
 
+// ---- recurrent.h ----
+
+TEST_P(CudaOps, StepsOfAMemoryAreTheCpus) {
+  constexpr std::int64_t kSequences = 5, kUnits = 7;
+  const Start cont{{kSequences}, Numbers::kWhole, 2}, of = drawn({kSequences, kUnits}),
+                                                      gates = drawn({kSequences, 4 * kUnits}),
+                                                      result = blank({kSequences, kUnits});
+  const auto backward = [](bool is_last) {
+    return [is_last](Context& ctx, Ts& t) {
+      ops::lstm_step_backward(ctx, t[0], t[1], t[2], t[3], is_last ? nullptr : &t[6], t[4], t[5],
+                              t[6]);
+    };
+  };
+  const std::vector<Start> inputs{cont, gates, of, of, of, blank({kSequences, 4 * kUnits})};
+  const auto with = [&inputs](const Start& last) {
+    std::vector<Start> all = inputs;
+    all.push_back(last);
+    return all;
+  };
+  expect_same({
+      {"lstm_step",
+       {cont, gates, of, result, result},
+       [](Context& ctx, Ts& t) { ops::lstm_step(ctx, t[0], t[1], t[2], t[3], t[4]); },
+       kRounding},
+      {"lstm_step_backward", with(of), backward(false), kRounding},
+      {"lstm_step_backward, last", with(result), backward(true), kRounding},
+  });
+}
+
 // ---- rows.h, slice.h ----
 
 TEST_P(CudaOps, RowsAreTheCpus) {

@@ -13,6 +13,7 @@
 #include "shoal/ops/loss.h"
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/pointwise.h"
+#include "shoal/ops/recurrent.h"
 #include "shoal/ops/reduce.h"
 #include "shoal/ops/rows.h"
 #include "shoal/ops/slice.h"

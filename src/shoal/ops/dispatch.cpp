@@ -6,6 +6,7 @@
 #include "shoal/ops/images.h"
 #include "shoal/ops/loss.h"
 #include "shoal/ops/pointwise.h"
+#include "shoal/ops/recurrent.h"
 #include "shoal/ops/reduce.h"
 #include "shoal/ops/rows.h"
 #include "shoal/ops/slice.h"
@@ -191,6 +192,16 @@ void contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a
 void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,
                                const Tensor& b, const Tensor& similar, float scale, Tensor& da) {
   return elementary(ctx).contrastive_loss_backward(ctx, desc, a, b, similar, scale, da);
+}
+void lstm_step(Context& ctx, const Tensor& cont, const Tensor& gates, const Tensor& c_before,
+               Tensor& c, Tensor& h) {
+  return elementary(ctx).lstm_step(ctx, cont, gates, c_before, c, h);
+}
+void lstm_step_backward(Context& ctx, const Tensor& cont, const Tensor& gates,
+                        const Tensor& c_before, const Tensor& c, const Tensor* dc, const Tensor& dh,
+                        Tensor& dgates, Tensor& dc_before) {
+  return elementary(ctx).lstm_step_backward(ctx, cont, gates, c_before, c, dc, dh, dgates,
+                                            dc_before);
 }
 void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
   return elementary(ctx).update(ctx, params, after);
