@@ -54,6 +54,15 @@ TEST_P(Recurrent, BatchesGoOnWhereTheLastEnded) {
   EXPECT_LE(relative_error(got, want), 1e-6);
 }
 
+TEST_P(Recurrent, AnotherNumberOfStepsChangesNothing) {
+  LayerRig changed = rig(GetParam(), 2), made = rig(GetParam(), 5);
+  for (const std::int64_t steps : {5, 1, 5}) {
+    changed.reshape({{steps, kSequences, kInputs}, {steps, kSequences}});
+    const Numbers got = forward(changed, 0, steps), want = forward(made, 0, 5);
+    EXPECT_EQ(got, Numbers(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(got.size())));
+  }
+}
+
 TEST_P(Recurrent, AStateIsSavedAndRestored) {
   LayerRig ran = rig(GetParam(), 3), restored = rig(GetParam(), 3), fresh = rig(GetParam(), 3);
   forward(ran, 0, 3);

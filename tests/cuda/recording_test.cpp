@@ -61,6 +61,24 @@ layer { name: 'two' type: 'InnerProduct' bottom: 'one' top: 'two' param { name: 
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'two' bottom: 'label' top: 'loss' }
 )";
 
+// Whose states go from one pass to the next.
+constexpr const char* kRecurrent = R"(
+layer { name: 'cont' type: 'DummyData' top: 'cont'
+        dummy_data_param { shape { dim: 2 dim: 2 } data_filler { value: 1 } } }
+layer { name: 'steps' type: 'Reshape' bottom: 'data' top: 'steps'
+        reshape_param { shape { dim: 2 dim: 2 dim: -1 } } }
+layer { name: 'labels' type: 'Reshape' bottom: 'label' top: 'labels'
+        reshape_param { shape { dim: 2 dim: 2 } } }
+layer { name: 'lstm' type: 'LSTM' bottom: 'steps' bottom: 'cont' top: 'lstm'
+        recurrent_param { num_output: 8 weight_filler { type: 'xavier' } } }
+layer { name: 'rnn' type: 'RNN' bottom: 'lstm' bottom: 'cont' top: 'rnn'
+        recurrent_param { num_output: 5 weight_filler { type: 'xavier' } } }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'rnn' top: 'ip'
+        inner_product_param { num_output: 10 axis: 2 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'labels' top: 'loss'
+        softmax_param { axis: 2 } }
+)";
+
 SolverParameter solver_of(const char* layers, const std::string& more) {
   SolverParameter param = device_solver("cuda_recording", "max_iter: 12");
   SolverParameter added = parse_solver(more, "more");
@@ -129,6 +147,7 @@ class CudaRecording : public testing::TestWithParam<std::tuple<const Device*, co
 
 TEST_P(CudaRecording, ChangesNoBitOfALeNet) { expect_no_bit_changed(kLeNet); }
 TEST_P(CudaRecording, ChangesNoBitOfAResidualNet) { expect_no_bit_changed(kResidual); }
+TEST_P(CudaRecording, ChangesNoBitOfARecurrentNet) { expect_no_bit_changed(kRecurrent); }
 TEST_P(CudaRecording, ChangesNoBitWhereLayersShareParams) { expect_no_bit_changed(kShared); }
 
 // "gpu_7"

@@ -63,7 +63,7 @@ struct LayerCase {
   ParamFill params = ParamFill::kGaussian;
   // false: backward leaves the params' gradients alone (BatchNorm)
   bool learns = true;
-  bool fixed_batch = false;  // axis 0 of the bottoms may not change
+  bool fixed_batch = false;  // axis 0 of the bottoms is no batch, or may not change
   // a small change of a bottom may change a draw, so backward is not compared with the slope
   bool jumps = false;
   // of gradients, relative to the largest number of the tensor
