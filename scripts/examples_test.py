@@ -4,6 +4,7 @@
 Those of data/ and examples/ are run in a copy, with the tools of $BUILD or of build/release."""
 import gzip
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -135,6 +136,15 @@ class Labels(Copy):
         done = subprocess.run([ROOT / 'examples/finetuning/finetune_odd.sh', 'nowhere'], text=True, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 2)
         self.assertIn('no nowhere: run examples/mnist/train_lenet.sh', done.stderr)
+
+
+class Recurrent(Copy):
+    def test_remembers_digits(self):
+        shutil.copytree(ROOT / 'examples/recurrent', self.root / 'examples/recurrent')
+        code, said = self.go('examples/recurrent/run.sh', '--max_iter=500', '--threads=1')
+        self.assertEqual(code, 0, said)
+        scores = re.findall(r'accuracy = ([0-9.]+)', said)
+        self.assertGreater(float(scores[-1]), 0.6, said)
 
 
 class ImageNet(Copy):
