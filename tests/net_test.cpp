@@ -293,6 +293,29 @@ TEST(NetTest, FindsTheFirstBlobThatWentBad) {
             std::string::npos);
 }
 
+TEST(NetTest, TheSearchForWhatWentBadLeavesNoTrace) {
+  TestNet t(dummy("x", "2 2 3", "type: 'uniform' min: -1 max: 1") +
+            dummy("cont", "2 2", "type: 'constant' value: 1") +
+            "layer { name: 'norm' type: 'BatchNorm' bottom: 'x' top: 'norm' }"
+            "layer { name: 'lstm' type: 'LSTM' bottom: 'norm' bottom: 'cont' top: 'h' "
+            "recurrent_param { num_output: 2 weight_filler { type: 'xavier' } } }");
+  const auto state = [&] {
+    std::vector<std::vector<float>> all;
+    for (const auto& layer : t.net.layers()) {
+      const auto add = [&](const Tensor& x) { all.emplace_back(x.host().begin(), x.host().end()); };
+      for (const auto& param : layer->params()) add(param->data);
+      std::ranges::for_each(layer->carried(), add);
+    }
+    return all;
+  };
+  const auto at_first = state();
+  ASSERT_TRUE(t.net.forward().ok());
+  const auto before = state();
+  EXPECT_NE(before, at_first);
+  EXPECT_EQ(t.net.find_non_finite(), "");
+  EXPECT_EQ(state(), before);
+}
+
 TEST(NetTest, ALabelOutOfRangeEndsThePassWithItsLayer) {
   TestNet t(
       dummy("x", "2 3") + dummy("label", "2", "type: 'constant' value: 3") + ip("a", "x") +

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "shoal/parallel/replicas.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/solver.h"
 #include "support/data_files.h"
@@ -84,6 +85,46 @@ TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
   for (const float value : all_params(s.net())) EXPECT_TRUE(std::isfinite(value));
   EXPECT_TRUE(
       log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
+}
+
+// The states of sequences that go on would be NaN for good: those of the solver's own net, and of
+// the replica that reads the fourth batch.
+TEST_F(SolverNonFinite, SkipsWhatALayerWouldCarryOn) {
+  for (const int replicas : {1, 2}) {
+    SCOPED_TRACE(replicas);
+    net_ = net_with_nan(str(folder_, "/nan", replicas), replicas == 1 ? 9 : 13);
+    SolverParameter param = solver_with_nan("on_nan: SKIP");
+    NetParameter& net = *param.mutable_net_param();
+    net.mutable_layer()->DeleteSubrange(1, net.layer_size() - 1);  // but for the data
+    net.MergeFrom(parse_net(R"(
+      layer { name: 'x' type: 'Reshape' bottom: 'data' top: 'x'
+              reshape_param { shape { dim: 2 dim: 2 dim: 3 } } }
+      layer { name: 't' type: 'Reshape' bottom: 'label' top: 't'
+              reshape_param { shape { dim: 2 dim: 2 } } }
+      layer { name: 'cont' type: 'DummyData' top: 'cont'
+              dummy_data_param { shape { dim: 2 dim: 2 } data_filler { value: 1 } } }
+      layer { name: 'lstm' type: 'LSTM' bottom: 'x' bottom: 'cont' top: 'h'
+              recurrent_param { num_output: 2 weight_filler { type: 'xavier' } } }
+      layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'h' bottom: 't' top: 'loss'
+              softmax_param { axis: 2 } })",
+                            "sequences.prototxt"));
+    SolverOptions options = with_name("x");
+    options.share.replicas = replicas;
+    options.make_updater = [&](Net& first) {
+      auto updater = make_local_updater(param, "x", first);
+      return replicas == 1 ? std::move(updater)
+                           : parallel::make_replicas(param, "x", first, {}, std::move(updater));
+    };
+    const LogLines log;
+    Solver s(param, options);
+    or_throw(s.step(replicas == 1 ? 3 : 2));
+    EXPECT_TRUE(log.has(".*on_nan is SKIP: this update is left out \\(1 so far\\).*"));
+    const std::vector<float> before = all_params(s.net());
+    or_throw(s.step(1));
+    EXPECT_FALSE(log.has(".*this update is left out \\(2 so far\\).*"));
+    EXPECT_NE(all_params(s.net()), before);
+    EXPECT_TRUE(std::isfinite(s.last_loss()));
+  }
 }
 
 TEST_F(SolverNonFinite, WritesASnapshotOfTheLastGoodStateThenStops) {

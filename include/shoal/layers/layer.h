@@ -168,6 +168,9 @@ class Layer {
   virtual Status load_states(std::string_view own, const std::vector<std::string_view>& all) {
     return load_state(own.empty() ? all.front() : own);
   }
+  // The states, not params, that a forward pass leaves to the next. They are put back when a pass
+  // is to be as if it had not been.
+  virtual std::span<Tensor> carried() { return {}; }
   // Names the record behind item i of the last forward: "key of source"; empty for layers without
   // records.
   virtual std::string record_name(std::int64_t item) const {

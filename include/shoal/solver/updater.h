@@ -130,7 +130,8 @@ class Updater {
   virtual std::optional<double> seconds_waited() const = 0;
 };
 
-// Passes every call on to another updater: the base of those that add something to a few calls.
+// Passes the calls on to another updater: the base of those that add something to a few of them.
+// bytes_together, is_quiet and look are not passed on: their defaults suit whatever is added.
 class ForwardingUpdater : public Updater {
  public:
   explicit ForwardingUpdater(std::unique_ptr<Updater> inner) : inner_(std::move(inner)) {}

@@ -36,6 +36,7 @@ class Recurrent : public Layer {
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override;
 
+  std::span<Tensor> carried() override { return final_; }
   std::string save_state() const override;
   // Starts from zeros if the state is of another number of sequences.
   Status load_state(std::string_view state) override;

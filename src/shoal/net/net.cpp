@@ -8,6 +8,7 @@
 #include "shoal/base/log.h"
 #include "shoal/net/blob_layouts.h"
 #include "shoal/net/build.h"
+#include "shoal/net/forward_state.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/memory_plan.h"
 #include "shoal/net/passes.h"
@@ -330,6 +331,8 @@ std::string Net::find_non_finite() {
       return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ",
                  param.index, " is not finite");
   const Random::State now = context_.random().state();
+  ForwardState state;
+  state.save(*this);
   context_.random() = Random(pass_start_);
   may_record_ = false;  // backward follows what the layers do here
   std::string found;
@@ -343,6 +346,7 @@ std::string Net::find_non_finite() {
             str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite"));
   }
   context_.random() = Random(now);
+  state.restore(*this);
   for (const NetParam& param : net_params_)
     if (found.empty() && !is_finite(param.blob->grad))
       found = str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()),

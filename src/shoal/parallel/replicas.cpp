@@ -9,6 +9,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/layers/factored.h"
+#include "shoal/net/forward_state.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/replica_barrier.h"
@@ -46,8 +47,9 @@ struct Replica {
   const int index;
   Context context;
   Net net;
-  int pass = 0;    // of iter_size
-  float loss = 0;  // of the passes so far, summed
+  ForwardState before;  // this step, if the step may be skipped
+  int pass = 0;         // of iter_size
+  float loss = 0;       // of the passes so far, summed
 };
 
 class Replicas final : public ForwardingUpdater {
@@ -56,7 +58,7 @@ class Replicas final : public ForwardingUpdater {
            const std::vector<const Device*>& devices, std::unique_ptr<Updater> inner)
       : ForwardingUpdater(std::move(inner)),
         first_(first),
-        passes_(read_recipe(param, name).iter_size),
+        recipe_(read_recipe(param, name)),
         barrier_(first.context().share().replicas, static_cast<int>(first.layers().size())) {
     std::vector<Net*> nets{&first};
     for (int r = 1; r < first.context().share().replicas; ++r) {
@@ -105,7 +107,7 @@ class Replicas final : public ForwardingUpdater {
   }
 
   float mean_loss(float own) override {
-    for (const auto& other : others_) own += other->loss / static_cast<float>(passes_);
+    for (const auto& other : others_) own += other->loss / static_cast<float>(recipe_.iter_size);
     return inner().mean_loss(own * share());
   }
 
@@ -119,6 +121,8 @@ class Replicas final : public ForwardingUpdater {
   Result<StepOutcome> end_step(StepEnd how) override {
     if (Status status = barrier_.wait_finished(); !status.ok()) return status.error();
     if (Status status = finish_sums([](int) { return true; }); !status.ok()) return status.error();
+    if (how == StepEnd::kSkip && recipe_.may_skip)
+      for (const auto& other : others_) other->before.restore(other->net);
     const bool finite =
         std::ranges::all_of(others_, [](const auto& other) { return std::isfinite(other->loss); });
     Result<StepOutcome> outcome = StepOutcome::kRefused;
@@ -187,7 +191,7 @@ class Replicas final : public ForwardingUpdater {
       return Status();
     };
     const auto after_backward = [this, &replica](std::span<const int> layers) {
-      if (replica.pass < passes_ - 1) return Status();
+      if (replica.pass < recipe_.iter_size - 1) return Status();
       for (const int layer : layers) {
         if (sums(replica.net, layer)) numbers_->offer(replica.index, layer);
         barrier_.finished_backward(replica.index, layer);
@@ -209,7 +213,8 @@ class Replicas final : public ForwardingUpdater {
   Status pass(Replica& replica) {
     replica.net.clear_gradients();
     replica.loss = 0;
-    for (replica.pass = 0; replica.pass < passes_; ++replica.pass) {
+    if (recipe_.may_skip) replica.before.save(replica.net);
+    for (replica.pass = 0; replica.pass < recipe_.iter_size; ++replica.pass) {
       const Result<float> loss = replica.net.forward();
       if (!loss.ok()) return loss.error();
       replica.loss += loss.value();
@@ -230,12 +235,12 @@ class Replicas final : public ForwardingUpdater {
     for (const auto& other : others_)
       if (const std::string first = other->net.find_non_finite(); !first.empty())
         LOG(WARNING) << "replica " << other->index << ", whose loss is "
-                     << other->loss / static_cast<float>(passes_)
+                     << other->loss / static_cast<float>(recipe_.iter_size)
                      << ": the first that is not finite: " << first;
   }
 
   Net& first_;
-  const int passes_;
+  const Recipe recipe_;
   ReplicaBarrier barrier_;
   std::vector<std::unique_ptr<Replica>> others_;  // 1, 2, ...
   std::unique_ptr<ReplicaNumbers> numbers_;

@@ -1,29 +1,14 @@
 #include "shoal/solver/non_finite.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "shoal/base/log.h"
 #include "shoal/ops/vector.h"
-#include "shoal/solver/net_params.h"
 
 namespace shoal {
 
-void NonFiniteGuard::save_running_sums() {
-  if (param_.on_nan() != SolverParameter::SKIP && param_.on_nan() != SolverParameter::SNAPSHOT)
-    return;
-  running_sums_.clear();
-  for_each_running_sum(net_, [this](const Tensor& sum) {
-    running_sums_.emplace_back(sum.host().begin(), sum.host().end());
-  });
-}
-
-void NonFiniteGuard::restore_running_sums() {
-  std::size_t at = 0;
-  for_each_running_sum(net_, [&](Tensor& sum) {
-    std::ranges::copy(running_sums_[at], sum.out());
-    ++at;
-  });
+void NonFiniteGuard::save_forward_state() {
+  if (core_.recipe.may_skip) before_.save(net_);
 }
 
 bool NonFiniteGuard::params_are_finite() {
@@ -49,7 +34,7 @@ Result<bool> NonFiniteGuard::judge(const std::string& what) {
                      ". Stopped before this iteration's update. A lower base_lr, clip_gradients or "
                      "a look at the "
                      "data may help; on_nan chooses something else than stopping"};
-  restore_running_sums();
+  before_.restore(net_);
   if (!params_are_finite())
     return Error{Code::kNonFinite,
                  report + ". Nothing can be saved: the params were damaged before"};

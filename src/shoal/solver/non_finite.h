@@ -2,8 +2,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "shoal/net/forward_state.h"
 #include "shoal/solver/snapshots.h"
 #include "shoal/solver/solver_core.h"
 
@@ -15,19 +15,17 @@ class NonFiniteGuard : SolverPart {
       : SolverPart(core), snapshots_(snapshots) {}
 
   // Keeps what the forward passes of a step will change.
-  void save_running_sums();
+  void save_forward_state();
   // Of `what`, which is not finite. An error ends the run; true: update all the same; false: the
   // iteration was left out.
   Result<bool> judge(const std::string& what);
 
  private:
   bool params_are_finite();
-  void restore_running_sums();
 
   Snapshots& snapshots_;
+  ForwardState before_;               // this iteration
   std::uint64_t bad_iterations_ = 0;  // whose loss or gradient was not finite
-  // params that forward changes, as they were before the iteration
-  std::vector<std::vector<float>> running_sums_;
 };
 
 }  // namespace shoal

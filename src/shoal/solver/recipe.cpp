@@ -201,6 +201,8 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
   recipe.weight_decay = param.weight_decay();
   recipe.clip = param.clip_gradients();
   recipe.iter_size = param.iter_size();
+  recipe.may_skip =
+      param.on_nan() == SolverParameter::SKIP || param.on_nan() == SolverParameter::SNAPSHOT;
   if (!std::isfinite(recipe.weight_decay))
     throw wrong(name, "weight_decay is ", recipe.weight_decay);
   if (std::isnan(recipe.clip)) throw wrong(name, "clip_gradients is nan");

@@ -20,8 +20,9 @@ struct Recipe {
   optim::RateOptions rate;
   optim::Regularization regularization = optim::Regularization::kL2;
   float weight_decay = 0;
-  float clip = -1;    // limit of the norm of all gradients; below 0: none
-  int iter_size = 1;  // passes an update
+  float clip = -1;        // limit of the norm of all gradients; below 0: none
+  int iter_size = 1;      // passes an update
+  bool may_skip = false;  // on_nan leaves out a step whose loss or gradient is not finite
 };
 
 // Throws ConfigError for every number that makes no sense; `name`, the prototxt's, stands in front

@@ -194,7 +194,7 @@ Status Solver::iterate() {
 
 // An iteration shows the values of its first step, whose params are those that it began with.
 Status Solver::local_step(bool first) {
-  parts_->non_finite.save_running_sums();
+  parts_->non_finite.save_forward_state();
   parts_->reporter.mark(Meter::Mark::kStep);
   const float before = last_loss_;
   const Result<bool> finished = run_passes();

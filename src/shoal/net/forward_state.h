@@ -1,0 +1,22 @@
+// What forward passes of a net change and updates do not: running sums and the states of
+// sequences. Saved, it can be put back, so that a pass is as if it had not been.
+#pragma once
+
+#include <vector>
+
+#include "shoal/net/net.h"
+
+namespace shoal {
+
+class ForwardState {
+ public:
+  // Reads from the net's device. On the thread that runs the net.
+  void save(const Net& net);
+  // Into the net that was saved last.
+  void restore(const Net& net) const;
+
+ private:
+  std::vector<std::vector<float>> numbers_;  // of each tensor, in the net's order
+};
+
+}  // namespace shoal
