@@ -43,7 +43,8 @@ struct Fakes {
     std::size_t bytes;
     int device;
   };
-  std::map<const std::byte*, Block> blocks;  // of the GPUs' memory, by address
+  using Blocks = std::map<const std::byte*, Block>;  // by address
+  Blocks blocks, pinned;  // of the GPUs' memory, and of the host's that they copy to beside work
   std::array<CUmemPoolHandle_st, kFakeGpus> pools;
   int allocations_left = 0, copies_left = 0;  // until one fails; 0: none does
   cudaError_t sticky = cudaSuccess, last = cudaSuccess;
@@ -58,6 +59,15 @@ Fakes& fakes() {
 bool counts_down(int& left) {
   const std::lock_guard lock(fakes().mutex);
   return left > 0 && --left == 0;
+}
+
+// The block in which these bytes lie; null: in none.
+const Fakes::Block* block_of(const Fakes::Blocks& blocks, const void* data, std::size_t bytes) {
+  const std::byte* const first = static_cast<const std::byte*>(data);
+  const auto behind = blocks.upper_bound(first);
+  if (behind == blocks.begin()) return nullptr;
+  const auto& [start, block] = *std::prev(behind);
+  return first + bytes <= start + block.bytes ? &block : nullptr;
 }
 
 void run(CUstream_st& stream, std::size_t count) {
@@ -125,6 +135,13 @@ cudaError_t set_attribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* v
   return report(cudaSuccess);
 }
 
+// Counts a wait for the stream, unless nothing was queued since the last.
+void wait_for(CUstream_st& stream) {
+  if (!std::exchange(stream.waited_for, true)) ++fakes().calls.waits;
+  run(stream, stream.queue.size());
+}
+
+// As on a GPU: a copy to memory of the host that is not pinned is waited for.
 cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                          cudaStream_t stream) {
   if (counts_down(fakes().copies_left)) {
@@ -136,14 +153,14 @@ cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemc
   const std::lock_guard lock(fakes().mutex);
   ++fakes().calls.copies;
   if (kind == cudaMemcpyHostToDevice) fakes().calls.uploaded += static_cast<std::int64_t>(bytes);
+  if (kind == cudaMemcpyDeviceToHost && !block_of(fakes().pinned, to, bytes)) wait_for(*stream);
   return cudaSuccess;
 }
 
 cudaError_t synchronize(cudaStream_t stream) {
   const std::lock_guard lock(fakes().mutex);
   if (stream->captured) return breaks(stream, cudaErrorStreamCaptureUnsupported);
-  ++fakes().calls.waits;
-  run(*stream, stream->queue.size());
+  wait_for(*stream);
   return report(cudaSuccess);
 }
 
@@ -236,6 +253,7 @@ void queue(cudaStream_t stream, std::function<void()> work) {
   EXPECT_EQ(stream->device, current_device) << "work of another GPU than the thread's";
   if (stream->captured) return stream->captured->work.push_back(std::move(work));
   stream->queue.push_back(std::move(work));
+  stream->waited_for = false;
   if (stream->random.uniform(0, 1) < 0.25)
     run(*stream, stream->random.below(stream->queue.size() + 1));
 }
@@ -247,7 +265,10 @@ void run_until(cudaStream_t stream, const std::function<bool()>& reached) {
 
 void queue_together(const std::vector<std::pair<cudaStream_t, std::function<void()>>>& work) {
   const std::lock_guard lock(fakes().mutex);
-  for (const auto& [stream, one] : work) stream->queue.push_back(one);
+  for (const auto& [stream, one] : work) {
+    stream->queue.push_back(one);
+    stream->waited_for = false;
+  }
 }
 
 int fake_device_of(cudaStream_t stream) { return stream->device; }
@@ -279,10 +300,19 @@ const cuda::Runtime& fake_cuda() {
       .FreeAsync = free_async,
       .HostAlloc =
           [](void** data, std::size_t bytes, unsigned int) {
-            const cudaError_t error = breaks_by_waiting();
-            return error == cudaSuccess ? allocate(data, bytes) : error;
+            const std::lock_guard lock(fakes().mutex);
+            if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
+            const cudaError_t result = allocate(data, bytes);
+            fakes().pinned[static_cast<const std::byte*>(*data)] = {bytes, 0};
+            return result;
           },
-      .FreeHost = [](void* data) { return std::free(data), cudaSuccess; },
+      .FreeHost =
+          [](void* data) {
+            const std::lock_guard lock(fakes().mutex);
+            fakes().pinned.erase(static_cast<const std::byte*>(data));
+            std::free(data);
+            return cudaSuccess;
+          },
       .MemcpyAsync = memcpy_async,
       // of the default stream alone, on memory that no stream uses yet
       .MemsetAsync =
@@ -341,11 +371,8 @@ const Device& fake_gpu(int ordinal) {
 
 bool in_fake_memory(const void* data, std::size_t bytes, int device) {
   const std::lock_guard lock(fakes().mutex);
-  const std::byte* const first = static_cast<const std::byte*>(data);
-  const auto behind = fakes().blocks.upper_bound(first);
-  if (behind == fakes().blocks.begin()) return false;
-  const auto& [block, of] = *std::prev(behind);
-  return first + bytes <= block + of.bytes && (device < 0 || device == of.device);
+  const Fakes::Block* const block = block_of(fakes().blocks, data, bytes);
+  return block != nullptr && (device < 0 || device == block->device);
 }
 
 FakeCalls FakeCalls::operator-(const FakeCalls& other) const {

@@ -30,7 +30,7 @@ void queue_together(const std::vector<std::pair<cudaStream_t, std::function<void
 // How often a program called these functions of the fake GPUs so far.
 struct FakeCalls {
   std::int64_t allocations = 0, frees = 0;
-  std::int64_t waits = 0;     // for a stream
+  std::int64_t waits = 0;     // for a stream that had work
   std::int64_t copies = 0;    // between host and GPU
   std::int64_t uploaded = 0;  // bytes, from host to GPU
   std::int64_t launches = 0;  // of kernels, and of the libraries' functions, without those recorded

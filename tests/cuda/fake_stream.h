@@ -22,6 +22,7 @@ struct CUstream_st {
   int device = 0;
   std::unique_ptr<CUgraph_st> captured{};  // null: it is not captured
   std::deque<std::function<void()>> queue{};
+  bool waited_for = true;  // since something was queued last
   shoal::Random random{7};
 };
 

@@ -4,6 +4,8 @@
 #include "cuda/devices.h"
 #include "cuda/fake_cuda.h"
 #include "cuda/fake_libraries.h"
+#include "shoal/base/error.h"
+#include "shoal/ops/job_sums.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "support/device_training.h"
@@ -102,8 +104,8 @@ TEST(CudaNcclJob, WaitsForAllSumsTogether) {
   }
   layers += str("layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: '", bottom,
                 "' bottom: 'label' top: 'loss' }");
-  const auto waits_of = [&](int iterations) {
-    SolverParameter param = solver("", true);
+  const auto waits_of = [&](const char* words, int iterations) {
+    SolverParameter param = solver(words, true);
     param.set_max_iter(iterations);
     param.set_display(0);
     param.set_snapshot(iterations);
@@ -117,7 +119,28 @@ TEST(CudaNcclJob, WaitsForAllSumsTogether) {
     return static_cast<double>((fake_calls() - before).waits);
   };
   // how often it waits for batches and other workers at the start differs by a few times
-  EXPECT_LT((waits_of(14) - waits_of(4)) / (10 * 2), 5);
+  for (const char* words : {"", "precision: TF32"})
+    EXPECT_LT((waits_of(words, 14) - waits_of(words, 4)) / (10 * 2), 5) << words;
+}
+
+// Of a group that lost a member no sum is made any more, whatever else is asked.
+TEST(CudaNcclJob, ALostMemberEndsItsGroup) {
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int gpu = 0; gpu < 3; ++gpu)
+    contexts.push_back(std::make_unique<Context>(Context::Options{.device = &fake_gpu(gpu)}));
+  const ops::JobSumsImpl& nccl = *ops::job_sums_of(*contexts[0]);
+  const std::string name = nccl.name_group(*contexts[0]);
+  std::vector<std::unique_ptr<ops::JobSums>> members;
+  for (int rank = 0; rank < 3; ++rank)
+    members.push_back(nccl.join(*contexts[static_cast<std::size_t>(rank)], name, rank, 3, 2));
+  Tensor x(Shape{4});
+  Tensor* const all[] = {&x};
+  ASSERT_TRUE(members[0]->is_joined());
+  members[0]->start(0, all);
+  EXPECT_FALSE(members[0]->is_done(0));
+  members[1].reset();
+  for (int asked = 0; asked < 3; ++asked) EXPECT_THROW(members[0]->is_done(0), DeviceError);
+  EXPECT_THROW(members[0]->start(1, all), DeviceError);
 }
 
 TEST(CudaNcclJob, RefusesAWorkerWithoutAGpu) {

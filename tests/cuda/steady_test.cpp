@@ -8,6 +8,8 @@
 #include "shoal/net/net.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/exchange.h"
 #include "shoal/solver/solver.h"
 #include "support/device_training.h"
 
@@ -89,6 +91,33 @@ TEST(CudaSteady, ImagesKeepChannelsLastThroughConcatAndSlice) {
             << "the input, what ip reads, and the gradients of the sum's two parts";
       }
     }
+  }
+}
+
+// Each weight, and its gradient, stays in the order of the convolution that made it.
+TEST(CudaSteady, WeightsAndGradientsStayInTheOrderOfTheirKernels) {
+  const auto reorders_of = [](Precision precision, bool with_update) {
+    Context ctx({.device = &fake_gpu(), .seed = 3, .precision = precision});
+    SolverParameter param;
+    param.set_base_lr(0.01f);
+    param.set_lr_policy("fixed");
+    param.set_momentum(0.9f);
+    param.set_clip_gradients(100);
+    *param.mutable_net_param() = inception();
+    Net net(inception(), ctx);
+    const std::unique_ptr<Updater> updater = make_local_updater(param, "x", net);
+    std::int64_t before = 0;
+    for (int i = 0; i < 3; ++i) {
+      before = ctx.stream()->conversions.reorders;
+      if (with_update) or_throw(updater->begin(i, 0.01f));
+      EXPECT_TRUE(net.forward().ok() && net.backward().ok());
+      if (with_update) or_throw(updater->end_step(StepEnd::kUpdate));
+    }
+    return ctx.stream()->conversions.reorders - before;
+  };
+  for (const Precision precision : {Precision::kTf32, Precision::kBfloat16, Precision::kFloat16}) {
+    SCOPED_TRACE(static_cast<int>(precision));
+    EXPECT_EQ(reorders_of(precision, true), reorders_of(precision, false));
   }
 }
 

@@ -53,8 +53,9 @@ class Storage {
   void unbind();
   // Returns when no device reads or writes the copy on the host any more.
   void finish_copies();
-  // If the numbers are on a device, in plain order: begins to bring them to the host, so that
-  // host() only waits for that.
+  // If the numbers are on a device: begins to bring them to the host, so that host() only waits for
+  // that. They stay where they are, and may be used there and changed meanwhile. Throws
+  // DeviceError.
   void begin_download();
   // From now on the copy on the host is in memory from which this device's streams copy fastest.
   // Not for one that is bound.
@@ -87,6 +88,7 @@ class Storage {
   };
   std::byte* bytes_of(Copy& copy, std::size_t bytes, const Device& device) const;
   void fetch_from_home();
+  std::byte* convert_at_home(const LayoutPtr& layout, const Shape& shape);
   bool reorder_at_home(const LayoutPtr& layout, const Shape& shape);
   void send_home(const Shape& shape);
 

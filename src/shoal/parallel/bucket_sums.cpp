@@ -52,8 +52,9 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
       continue;
     }
     if (bucket.way == Way::kNccl) {
-      part.sum = part.in_place ? make_nccl_sum(table_, nccl_, nccl_sums++, gradients(part), 1)
-                               : make_nccl_sum(table_, nccl_, nccl_sums++, {}, bucket.count);
+      part.sum = part.in_place
+                     ? make_nccl_sum(table_, net_.context(), nccl_, nccl_sums++, gradients(part), 1)
+                     : make_nccl_sum(table_, net_.context(), nccl_, nccl_sums++, {}, bucket.count);
       continue;
     }
     const std::vector<table::Row> own = rows_of(

@@ -16,13 +16,14 @@ constexpr std::chrono::minutes kNcclPatience{30};
 
 class NcclSum final : public VectorSum {
  public:
-  NcclSum(table::Table& table, std::shared_ptr<ops::JobSums> group, int number,
+  NcclSum(table::Table& table, const Context& ctx, std::shared_ptr<ops::JobSums> group, int number,
           std::vector<Tensor*> tensors, std::size_t count)
       : table_(table),
         group_(std::move(group)),
         number_(number),
         numbers_(Shape{static_cast<std::int64_t>(count)}),
         all_(std::move(tensors)) {
+    numbers_.pin(ctx.device());
     all_.push_back(&numbers_);
   }
 
@@ -115,10 +116,10 @@ std::shared_ptr<ops::JobSums> begin_nccl(table::Table& table, Context& ctx, int 
   return joined;
 }
 
-std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, std::shared_ptr<ops::JobSums> group,
-                                         int number, std::vector<Tensor*> tensors,
-                                         std::size_t count) {
-  return std::make_unique<NcclSum>(table, std::move(group), number, std::move(tensors), count);
+std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, const Context& ctx,
+                                         std::shared_ptr<ops::JobSums> group, int number,
+                                         std::vector<Tensor*> tensors, std::size_t count) {
+  return std::make_unique<NcclSum>(table, ctx, std::move(group), number, std::move(tensors), count);
 }
 
 }  // namespace shoal::parallel

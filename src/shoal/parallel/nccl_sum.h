@@ -20,8 +20,8 @@ std::shared_ptr<ops::JobSums> begin_nccl(table::Table& table, Context& ctx, int 
 // The group's sum `number`: of these tensors, where they are, and of `count` numbers, which travel
 // through the host's memory to the GPU and back. Context and tensors outlive the sum. All workers
 // start their sums in the same order.
-std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, std::shared_ptr<ops::JobSums> group,
-                                         int number, std::vector<Tensor*> tensors,
-                                         std::size_t count);
+std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, const Context& ctx,
+                                         std::shared_ptr<ops::JobSums> group, int number,
+                                         std::vector<Tensor*> tensors, std::size_t count);
 
 }  // namespace shoal::parallel

@@ -79,13 +79,19 @@ void Storage::finish_copies() {
 }
 
 void Storage::begin_download() {
-  if (host_.current || !away_.current || home_.device == nullptr || home_.layout) return;
+  if (host_.current || !away_.current || home_.device == nullptr) return;
   if (downloading_ && downloads_newest_) return;
-  if (required_ > host_.room) finish_copies();  // whose memory is replaced
+  const std::byte* const from = home_.layout ? convert_at_home(nullptr, home_shape_) : home_bytes();
+  if (from == nullptr) return;
+  if (required_ > host_.room) {
+    finish_copies();
+    CHECK(!host_.planned) << "memory of a plan stays";
+    // of other memory a GPU's copy would have to be waited for
+    host_ = {home_.device->allocate_on_host(required_), 0, required_, false, false};
+  }
   stream_->not_recording(kConverted);
-  std::byte* const to = bytes_of(host_, required_, cpu_device());
   ++stream_->conversions.downloads;
-  stream_->download(to, home_bytes(), required_);
+  stream_->download(host_.memory->data() + host_.offset, from, required_);
   downloading_ = stream_->waits();
   downloads_newest_ = true;
 }
@@ -125,18 +131,24 @@ void Storage::fetch_from_home() {
   home_.layout->unpack(home_shape_, from, reinterpret_cast<float*>(to));
 }
 
-// Converts the copy at home, which is current, to another layout without leaving the device. False,
-// and nothing is done: a layout cannot do that.
-bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
-  if (home_.device == nullptr) return false;
+// Makes of the copy at home, which is current, one in another layout without leaving the device: in
+// spare_. Null, and nothing is done: a layout cannot do that.
+std::byte* Storage::convert_at_home(const LayoutPtr& layout, const Shape& shape) {
+  if (home_.device == nullptr) return nullptr;
   stream_->not_recording(kConverted);
   const Layout* const own = layout ? layout.get() : home_.layout.get();
-  const std::byte* const from = away_.memory->data() + away_.offset;
   std::byte* const to = bytes_of(spare_, layout ? layout->bytes(shape) : required_, *home_.device);
-  if (!own->convert_on(*stream_, layout ? shape : home_shape_, home_.layout.get(), from,
+  if (!own->convert_on(*stream_, layout ? shape : home_shape_, home_.layout.get(), home_bytes(),
                        layout.get(), to))
-    return false;
+    return nullptr;
   ++stream_->conversions.reorders;
+  spare_layout_ = layout;
+  return to;
+}
+
+// As convert_at_home; the result takes the copy's place.
+bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
+  if (convert_at_home(layout, shape) == nullptr) return false;
   std::swap(away_, spare_);
   away_.current = true;
   spare_layout_ = std::exchange(home_.layout, layout);
@@ -146,12 +158,26 @@ bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
 
 void Storage::send_home(const Shape& shape) {
   const std::size_t bytes = home_.layout ? home_.layout->bytes(shape) : required_;
+  const bool first = away_.memory == nullptr;
   std::byte* const to = bytes_of(away_, bytes, home_.device ? *home_.device : cpu_device());
   if (host_.current && stream_) stream_->not_recording(kConverted);
   away_.current = true;
   home_shape_ = shape;
   if (!host_.current) return;  // new: nothing to keep
   const std::byte* from = bytes_of(host_, required_, cpu_device());
+  // numbers that come once are not worth memory for a copy in plain order
+  if (home_.device && home_.layout && !first) {
+    std::byte* const plain = bytes_of(spare_, required_, *home_.device);
+    spare_layout_ = nullptr;
+    stream_->upload(plain, from, required_);
+    if (home_.layout->convert_on(*stream_, shape, nullptr, plain, home_.layout.get(), to)) {
+      ++stream_->conversions.uploads;
+      ++stream_->conversions.reorders;
+      uploading_ = stream_->waits();
+      return;
+    }
+    stream_->synchronize();
+  }
   std::vector<std::byte> packed;
   if (home_.layout) {
     ++stream_->conversions.reorders;

@@ -91,7 +91,7 @@ class NcclJobSums final : public JobSums {
            std::ranges::all_of(slots_, [](const Slot& slot) { return slot.is_done; });
   }
 
-  // Takes the result of a call.
+  // Takes the result of a call. After one that failed no sum is made any more.
   void take(ncclResult_t result, const char* what) {
     is_busy_ = result == ncclInProgress;
     if (is_busy_) return;
@@ -99,12 +99,16 @@ class NcclJobSums final : public JobSums {
     check(nccl_, result, what);
   }
 
+  // How the last call, or one under way, goes on: a member may be lost.
+  void ask() {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &state);
+    take(asked == ncclSuccess ? state : asked, "summing over GPUs of several processes");
+  }
+
   void advance() {
-    if (is_busy_) {
-      ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &state);
-      take(asked == ncclSuccess ? state : asked, "summing over GPUs of several processes");
-    }
+    if (is_broken_) throw DeviceError("sums over GPUs of several processes failed before");
+    if (is_busy_) ask();
     while (!is_busy_ && !line_.empty()) {
       Slot& slot = slot_at(line_.front());
       if (!is_called_) {
@@ -118,15 +122,12 @@ class NcclJobSums final : public JobSums {
       is_called_ = false;
       line_.pop_front();
     }
-    if (is_busy_ || is_broken_) return;
-    ncclResult_t state = ncclSuccess;  // of sums under way: a member may be lost
-    check(nccl_, nccl_.CommGetAsyncError(comm_, &state), "asking after sums over GPUs");
-    take(state, "summing over GPUs of several processes");
+    if (!is_busy_) ask();
   }
 
   // One launch of NCCL's for all of them.
   void sum(const std::vector<std::span<float>>& all) {
-    check(nccl_, nccl_.GroupStart(), "beginning sums over GPUs of several processes");
+    take(nccl_.GroupStart(), "beginning sums over GPUs of several processes");
     ncclResult_t worst = ncclSuccess;
     for (const std::span<float> one : all) {
       const ncclResult_t result = nccl_.AllReduce(one.data(), one.data(), one.size(), ncclFloat32,

@@ -60,11 +60,17 @@ void sum_pieces(Context& ctx, const char* name, const Pieces<const float>& piece
       Add(), [=] __host__ __device__(std::int64_t row, double sum) { sums[row] = sum; });
 }
 
+// The tensor's float32 numbers, in the order that they are in.
+const float* read_any_order(Context& ctx, const Tensor& x) {
+  const LayoutPtr layout = type_of(x.layout()) == ElementType::kFloat32 ? x.layout() : nullptr;
+  return reinterpret_cast<const float*>(x.read(ctx, layout));
+}
+
 // The sum of term(number) over all tensors: sums of pieces, then their sum, then one wait.
 template <class Term>
 double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
   std::vector<Piece<const float>> all;
-  for (const Tensor* tensor : x) cut_up(read(ctx, *tensor), tensor->count(), all);
+  for (const Tensor* tensor : x) cut_up(read_any_order(ctx, *tensor), tensor->count(), all);
   if (all.empty()) return 0;
   const auto count = static_cast<std::int64_t>(all.size());
   // seldom more, so that the scratch stays where it is, whatever is summed
