@@ -38,6 +38,22 @@ TEST_F(TrainTool, TestPrintsBatchesAndMeans) {
   EXPECT_HAS(ran.err, "] loss = " + loss + " (* 1 = " + loss + " loss)\n");
 }
 
+TEST_F(TrainTool, TestSaysWhichLayersNoFileFills) {
+  ASSERT_EQ(train(solver("t", "max_iter: 1")).code, 0);
+  NetParameter net = read_net(folder_ + "/net.prototxt");
+  std::string renamed;
+  for (LayerParameter& layer : *net.mutable_layer())
+    if (layer.type() == "InnerProduct") {
+      renamed = layer.name() + "_new";
+      layer.set_name(renamed);
+    }
+  or_throw(write_text(net, folder_ + "/renamed.prototxt", Code::kConfig));
+  const Ran ran = test::run_program({tool("test"), "--model=" + folder_ + "/renamed.prototxt",
+                                     "--weights=" + model_path(stem("t", 1)), "--iterations=1"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, " has params for " + renamed + ": these layers are untrained");
+}
+
 TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
   const Ran ran = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt",
                                      "--iterations=3", "--threads=1", "--explain_ops"});

@@ -64,9 +64,11 @@ TEST_F(TrainTool, ATermIsASnapshotAndTheRunGoesOnFromIt) {
 
     const std::string end =
         " max_iter: " + std::to_string(stopped + 5) + " display: 1 average_loss: 3";
-    const Ran resumed = train(solver(prefix, end), {"--snapshot=auto"});
+    const Ran resumed = train(
+        solver(prefix, end), {"--snapshot=auto", "--weights=" + model_path(stem(prefix, stopped))});
     EXPECT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_HAS(resumed.err, "Resuming from " + found);
+    EXPECT_HAS(resumed.err, "has weights of its own; those that --weights or the solver names");
     const Ran whole = train(solver("whole", end));
     EXPECT_EQ(whole.code, 0) << whole.err;
     EXPECT_EQ(get_file(model_path(stem(prefix, stopped + 5))),
@@ -191,7 +193,7 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
       {{}, folder_ + "/none.prototxt", 3, "cannot open " + folder_ + "/none.prototxt"},
       {{}, solver("bad", "max_iter: 2 momentun: 0.9"), 3, "momentum"},
       {{},
-       solver("far", "max_iter: 2 snapshot_prefix: '" + folder_ + "/no/such/folder/x'"),
+       solver("far", "max_iter: 2 snapshot_prefix: '" + model + "/x'"),
        9,
        "no snapshot could be written"},
       {{}, solver("type", "max_iter: 2 type: 'Adagrat'"), 3, "did you mean 'AdaGrad'?"},
@@ -229,7 +231,7 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_EQ(train(cpu, {machines, "--gpu=-1"}).code, 0);
     test::put_file(folder_ + "/machines", "127.0.0.1 gpus=0,1");
     EXPECT_HAS(train(cpu, {machines}).err, "The machinefile has gpus=0,1. GPU 0 cannot be used: ");
-    EXPECT_HAS(train(cpu, {"--gpu=all"}).err, "GPU 0 cannot be used: ");
+    EXPECT_HAS(train(cpu, {"--gpu=all"}).err, "--gpu=all: no GPU can be used: ");
     const Ran twice = train(cpu, {"--gpu=1,1"}), word = train(cpu, {"--gpu=0,x"});
     EXPECT_EQ(twice.code, 2) << twice.err;
     EXPECT_HAS(twice.err, "--gpu=1,1: GPU 1 is there twice, and each replica needs one");

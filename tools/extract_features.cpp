@@ -352,8 +352,7 @@ int extract(const std::vector<std::string>& words) {
     throw ConfigError(Code::kUsage, FLAGS_model, " reads no records that could be counted",
                       share.clients > 1 ? ", so that clients cannot divide them"
                                         : ": say how many batches with --num_mini_batches");
-  for (const std::string& file : split(FLAGS_weights, ','))
-    net.copy_weights(read_weights(file), file);
+  load_weights(FLAGS_weights, net);
   const Interrupt interrupt;  // before there is anything to clean up
   Extraction(net, own).run(interrupt);
   return 0;

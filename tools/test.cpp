@@ -67,8 +67,7 @@ int test(const std::vector<std::string>& words) {
                       "' has no Data and no ImageData layer");
   Context context(context_of_flags(threads_to_use(FLAGS_threads)));
   Net net(param, context);
-  for (const std::string& file : split(FLAGS_weights, ','))
-    net.copy_weights(read_weights(file), file);
+  load_weights(FLAGS_weights, net);
   LOG(INFO) << "Running for " << FLAGS_iterations << " iterations.";
   std::vector<Score> scores;
   double loss = 0;

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "shoal/net/net.h"
 #include "shoal/proto/net.pb.h"
 
 DECLARE_int32(level);
@@ -13,5 +14,8 @@ DECLARE_string(stage);
 namespace shoal {
 
 void set_state_of_flags(const std::string& phase, NetState& state);
+// Copies the params of the files, a list with commas, into a net that is to be used as it is: warns
+// of layers that no file has, whose params are what their fillers made. Throws ConfigError.
+void load_weights(const std::string& files, Net& net);
 
 }  // namespace shoal

@@ -48,6 +48,10 @@ std::string find_snapshot(const TrainRequest& request) {
   if (found.empty())
     LOG(INFO) << "--snapshot=auto: no complete snapshot under "
               << request.job.solver.snapshot_prefix() << "; starting anew";
+  else if (request.job.solver.weights_size() > 0)
+    LOG(INFO) << "--snapshot=auto goes on from " << found
+              << ", which has weights of its own; those that --weights or the solver names give "
+                 "way to them";
   return found;
 }
 

@@ -121,9 +121,9 @@ class Net {
   RecordedWork recorded_backward() const;
 
   // Copies params by layer name from a net read from `file`; layers that only one side has are
-  // skipped with a log line. Throws ConfigError where counts or shapes differ, naming both shapes
-  // and both files.
-  void copy_weights(const NetParameter& from, const std::string& file);
+  // skipped with a log line. Returns the names of this net's that keep their values. Throws
+  // ConfigError where counts or shapes differ, naming both shapes and both files.
+  std::vector<std::string> copy_weights(const NetParameter& from, const std::string& file);
   // From now on looks at the params of `other` (a test net at the train net's), by layer name.
   // Throws ConfigError.
   void share_weights(const Net& other);

@@ -1,7 +1,9 @@
 // Copies, shares and writes the params of a net, by layer name as in Caffe.
 #include <map>
+#include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/base/text.h"
 #include "shoal/layers/blob_proto.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/config_error.h"
@@ -28,17 +30,17 @@ void copy_param(const Layer& layer, int index, const BlobProto& from, const Laye
 
 }  // namespace
 
-void Net::copy_weights(const NetParameter& from, const std::string& file) {
+std::vector<std::string> Net::copy_weights(const NetParameter& from, const std::string& file) {
   std::map<std::string, const LayerParameter*> sources;
   for (const LayerParameter& layer : from.layer())
     if (layer.blobs_size() > 0) sources.emplace(layer.name(), &layer);
-  std::string fresh;
+  std::vector<std::string> kept;
   int copied = 0;
   for (const auto& layer : layers_) {
     if (layer->params().empty()) continue;
     const auto found = sources.find(layer->name());
     if (found == sources.end()) {
-      fresh += str(fresh.empty() ? "" : ", ", layer->name());
+      kept.push_back(layer->name());
       continue;
     }
     const LayerParameter& source = *found->second;
@@ -53,11 +55,12 @@ void Net::copy_weights(const NetParameter& from, const std::string& file) {
   }
   for (const auto& [name, layer] : sources)
     LOG(INFO) << "Ignoring source layer " << name << " of " << file;
-  if (!fresh.empty())
-    LOG(INFO) << file << " holds nothing for layers " << fresh
+  if (!kept.empty())
+    LOG(INFO) << file << " holds nothing for layers " << join(kept)
               << ": they keep their present values";
   if (copied == 0)
     LOG(WARNING) << file << " shares no layer name with net " << name() << ": nothing was copied";
+  return kept;
 }
 
 void Net::share_weights(const Net& other) {
