@@ -96,7 +96,7 @@ TEST_F(DataConvertMnist, AFullDiskNamesTheFileAndLeavesNothing) {
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {
     const Ran ran =
         run({"convert_mnist", "--backend=" + backend, images, labels, directory_ + "/db"}, 200'000);
-    EXPECT_EQ(ran.code, 4) << ran.err;
+    EXPECT_EQ(ran.code, 9) << ran.err;
     EXPECT_HAS(ran.err, directory_ + "/db");
     EXPECT_EQ(left(), std::vector<std::string>{});
   }

@@ -237,7 +237,7 @@ TEST_P(PartitionDamage, ARecordThatIsNoDatumHasNoClass) {
 TEST_P(PartitionDamage, NoRoomLeavesNothing) {
   write(numbered(3000));
   const Ran ran = run_program({tools_dir() + "/partition_data", path_}, 1'000'000);
-  EXPECT_EQ(ran.code, 4) << ran.err;
+  EXPECT_EQ(ran.code, 9) << ran.err;
   EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
 }
 

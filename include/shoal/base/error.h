@@ -33,7 +33,7 @@ enum class Code {
   kPeer = 6,
   kNonFinite = 7,  // loss or gradient
   kTimeout = 8,
-  kSnapshot = 9,  // a snapshot could not be written
+  kSnapshot = 9,  // a snapshot could not be written, or a disk is full
   kRequeue = 75,  // stopped by a signal after a good snapshot
 };
 

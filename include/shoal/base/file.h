@@ -50,6 +50,8 @@ void remove_leftovers(const std::string& prefix);
 Status check_writable(const std::string& path, Code code);
 
 bool file_exists(const std::string& path);
+// Whether a failed call's errno says that a disk, or its user's part of it, is full.
+bool is_full(int error_number);
 // Returns the text of errno after a failed call.
 std::string system_reason(int error_number);
 // Returns why `path` could not be opened, with the current folder if a relative path leads nowhere

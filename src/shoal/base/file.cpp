@@ -64,6 +64,10 @@ std::string why_not_created(const std::string& path, int error_number) {
                                                            : system_reason(error_number);
 }
 
+bool is_full(int error_number) {
+  return error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
+}
+
 bool file_exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
@@ -219,10 +223,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Code code) {
 
 Status AtomicFile::fail(const char* doing) const {
   const char* comfort = in_place() ? "" : "; what was there before is untouched";
-  // a full disk is no mistake of the command line
-  const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-  const Code code = full && code_ == Code::kUsage ? Code::kSnapshot : code_;
-  return Error{code, str("cannot ", doing, " ", path_, ": ", system_reason(errno), comfort)};
+  return Error{is_full(errno) ? Code::kSnapshot : code_,
+               str("cannot ", doing, " ", path_, ": ", system_reason(errno), comfort)};
 }
 
 Status AtomicFile::write(std::string_view bytes) {

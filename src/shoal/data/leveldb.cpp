@@ -29,8 +29,12 @@ leveldb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size(
 Error failure(const std::string& path, const char* doing, const leveldb::Status& status) {
   const char* hint =
       status.IsCorruption() ? "; the database is damaged: was a copy cut short?" : "";
-  return Error{Code::kData,
-               str("cannot ", doing, " LevelDB ", path, ": ", status.ToString(), hint)};
+  const std::string words = status.ToString();
+  bool full = false;  // by the words of the system's error, whose number LevelDB does not keep
+  for (const int number : {ENOSPC, EDQUOT, EFBIG})
+    full = full || words.find(system_reason(number)) != std::string::npos;
+  return Error{full ? Code::kSnapshot : Code::kData,
+               str("cannot ", doing, " LevelDB ", path, ": ", words, hint)};
 }
 
 class NoLog final : public leveldb::Logger {

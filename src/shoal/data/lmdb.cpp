@@ -23,7 +23,9 @@ Error failure(const std::string& path, const char* doing, int code) {
   if (code == EIO) hint = " (a short write: the disk may be full)";
   if (code == MDB_INVALID || code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND)
     hint = "; the file is corrupt or no LMDB";
-  return Error{Code::kData, str("cannot ", doing, " LMDB ", path, ": ", mdb_strerror(code), hint)};
+  const bool full = is_full(code) || (code == EIO && std::string_view(doing) == "write");
+  return Error{full ? Code::kSnapshot : Code::kData,
+               str("cannot ", doing, " LMDB ", path, ": ", mdb_strerror(code), hint)};
 }
 
 struct CloseEnv {

@@ -48,6 +48,8 @@ Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend,
                                                   const std::string& path) {
   const bool any = backend == "ANY" || backend == "any";
   const std::string kind = any ? looks_like(path) : "";
+  if (any && !file_exists(path))
+    return Error{Code::kData, str("cannot open ", path, ": ", why_not_opened(path, ENOENT))};
   if (any && kind.empty() && is_directory(path))
     return Error{Code::kData, path + " is neither an LMDB nor a LevelDB"};
   // what is no datumfile either is refused with that back end's words
