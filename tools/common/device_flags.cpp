@@ -29,7 +29,9 @@ namespace {
 Devices gpus_named(const char* field, const std::string& words) {
   Devices gpus;
   if (words == "all") {
-    for (int gpu = 0; gpu < std::max(1, ops::gpu_count()); ++gpu) gpus.push_back(&ops::gpu(gpu));
+    if (ops::gpu_count() == 0)
+      throw DeviceError(str(field, "all: no GPU can be used: ", ops::why_no_gpu()));
+    for (int gpu = 0; gpu < ops::gpu_count(); ++gpu) gpus.push_back(&ops::gpu(gpu));
     return gpus;
   }
   std::vector<int> numbers;

@@ -73,7 +73,7 @@ struct Place {
   std::string interface = "", advertise = "";
   int verbosity = 0;
   bool scheduler = false;
-  bool distributed() const { return processes > 1 || !machines.empty(); }
+  bool distributed() const { return processes > 1 || !machines.empty() || !master.empty(); }
 };
 
 struct PlaceFlags {

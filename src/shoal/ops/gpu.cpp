@@ -22,7 +22,10 @@ const Found& found() {
   static const Found once = [] {
     Found look;
     const cudaError_t result = shoal::cuda::runtime().GetDeviceCount(&look.count);
-    if (result != cudaSuccess) look = {0, cudaGetErrorString(result)};
+    // of a driver that is not there CUDA says that its version is insufficient
+    if (result != cudaSuccess)
+      look = {0, str("no NVIDIA GPU, or no driver that is new enough, was found (CUDA says: ",
+                     cudaGetErrorString(result), "). Without --gpu the CPU computes")};
     return look;
   }();
   return once;
@@ -57,7 +60,7 @@ std::string describe_gpu(int ordinal) {
   return devices()[static_cast<std::size_t>(ordinal)].describe();
 }
 
-std::string why_no_gpu() { return gpu_count() > 0 ? "" : "CUDA says " + found().why; }
+std::string why_no_gpu() { return gpu_count() > 0 ? "" : found().why; }
 
 }  // namespace shoal::ops
 

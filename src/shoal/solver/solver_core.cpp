@@ -1,6 +1,8 @@
 #include "shoal/solver/solver_core.h"
 
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "shoal/base/file.h"
@@ -20,10 +22,19 @@ std::uint64_t pick_seed(const SolverParameter& param) {
   return seed;
 }
 
+// Makes the folder of the snapshots if it is missing; check_writable says why it could not.
+void make_snapshot_folder(const std::string& prefix) {
+  const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
+  std::error_code error;
+  if (!folder.empty() && std::filesystem::create_directories(folder, error))
+    LOG(INFO) << "Made folder " << folder.string() << " for snapshots";
+}
+
 void check_prefix(const SolverParameter& param, const std::string& name) {
   if (param.snapshot_prefix().empty())
     throw ConfigError(Code::kConfig, name,
                       ": snapshots are asked for, but there is no snapshot_prefix");
+  make_snapshot_folder(param.snapshot_prefix());
   remove_leftovers(param.snapshot_prefix());
   const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
   if (!writable.ok())
