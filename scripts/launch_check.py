@@ -16,6 +16,7 @@ echo "time $(date +%s.%N)"
 program=$(command -v -- "$1") && echo "program $(sha256sum < "$program" | cut -d ' ' -f 1)" || echo "program missing"
 echo "disk $(df -Pk . | awk 'NR == 2 { print $4 * 1024 }')"
 echo "python $(command -v python3)"
+echo "gpus $([ -e /dev/dxg ] && echo unknown || ls /dev | grep -c '^nvidia[0-9]')"
 '''
 # Given: folder, files. "file SHA NAME", "file missing NAME" or "file folder NAME".
 FILES = r'''
@@ -61,7 +62,7 @@ class Report:
             self.wrong.append(f'{process.name}: {why or text}')
 
     def print(self):
-        columns = ['rank', 'host', 'reach', 'program', 'prototxt', 'data', 'disk', 'clock', 'ports']
+        columns = ['rank', 'host', 'reach', 'program', 'prototxt', 'data', 'disk', 'clock', 'gpus', 'ports']
         width = {c: max(len(c), *(len(r.get(c, '-')) for r in self.rows.values())) for c in columns}
         for row in ({c: c for c in columns}, *self.rows.values()):
             print('  '.join(row.get(c, '-').ljust(width[c]) for c in columns).rstrip())
@@ -91,6 +92,16 @@ def look(hosts, report, process, folder, command):
     disk = int(float(found.get('disk') or 0))
     report.put(process, 'disk', disk >= LEAST_DISK, f'{disk / 1e9:.0f} GB', f'only {disk / 1e9:.1f} GB free in {folder}')
     return found
+
+
+def look_for_gpus(report, process, there, command):
+    """Whether the machine has the GPUs that the command's --gpu, or else its line of the machinefile, names."""
+    named = [m.group(1) for word in command[1:] if (m := re.match('--?gpu=(.*)', word))]
+    wanted = named[-1] if named else process.keys.get('gpus', '')
+    if wanted in ('', '-1') or process.keys.get('role') == 'server' or not there.isdigit():
+        return
+    most = max([1 + int(word) for word in wanted.split(',') if word.isdigit()], default=1)
+    report.put(process, 'gpus', most <= int(there), there, f'GPU {wanted} is asked for, and the machine has {there} of NVIDIA\'s')
 
 
 def compare_programs(report, found, processes, program):
@@ -170,6 +181,8 @@ def check(hosts, processes, command, remote_folder):
         if reached:
             compare_programs(report, found, reached, shlex.quote(command[0]))
             compare_files(hosts, report, reached, folder_of, command)
+            for process in reached:
+                look_for_gpus(report, process, found[process.rank].get('gpus', ''), command)
             try_ports(hosts, report, reached, found, pool)
     report.print()
     return len(report.wrong)

@@ -525,6 +525,8 @@ class SshTest(Case):
         done = subprocess.run([*line, '--train_source=net.prototxt', '--test_source=trainer'], env=self.environment, capture_output=True, text=True,
                               timeout=90, cwd=self.folder)
         self.assertIn('all well on 2 processes', done.stdout)
+        done = subprocess.run([*line, '--gpu=77'], env=self.environment, capture_output=True, text=True, timeout=90, cwd=self.folder)
+        self.assertRegex(done.stdout, r"wrong: 1@127.0.0.1: GPU 77 is asked for, and the machine has \d+ of NVIDIA's")
 
     def test_a_host_that_refuses_is_named(self):
         (self.folder / 'user').write_text((self.folder / 'host').read_text())

@@ -25,7 +25,7 @@ step "4 of 5: train LeNet with two workers, each with its half of every batch; t
 started=$SECONDS
 threads=$(($(nproc) > 3 ? $(nproc) / 2 : 1))
 scripts/launch.py --local=2 --log_dir="$out/logs" -- "$tools/train" --solver=examples/quickstart/solver.prototxt --threads="$threads" 2>&1 |
-  sed -u 's/^\[0@127.0.0.1\] //' | tee "$log"
+  (trap '' INT && sed -u 's/^\[0@127.0.0.1\] //') | tee -i "$log"
 seconds=$((SECONDS - started))
 
 step "5 of 5: result"

@@ -149,7 +149,7 @@ def main():
         all_reached = visit(record, 'stop' if stop else 'look', args.grace, args.rank)
         reached = reached and all_reached
         if stop and all_reached and args.rank is None:
-            path.unlink()
+            path.unlink(missing_ok=True)     # launch.py, which now ends, removes it too
     return 0 if reached else 1
 
 

@@ -16,7 +16,7 @@ for staleness in "$@"; do
   started=$SECONDS
   # One thread each: four processes share this machine.
   scripts/launch.py --machinefile="$machinefile" --log_dir=build/cluster/logs -- "$tools/train" --solver=examples/cluster/solver.prototxt \
-    --staleness="$staleness" --net_outputs="build/cluster/staleness_$staleness" --threads=1 ${FLAGS:-} 2>&1 | tee "$log"
+    --staleness="$staleness" --net_outputs="build/cluster/staleness_$staleness" --threads=1 ${FLAGS:-} 2>&1 | tee -i "$log"
   accuracy=$(sed -n 's/.*Test net output #[0-9]*: accuracy = \([0-9.e-]*\).*/\1/p' "$log" | tail -n 1)
   echo "staleness $staleness: accuracy ${accuracy:-unknown} after $((SECONDS - started)) seconds"
   if ! awk -v a="${accuracy:-0}" -v g="$goal" 'BEGIN { exit !(a >= g) }'; then

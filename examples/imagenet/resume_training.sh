@@ -27,4 +27,4 @@ if [ "$snapshot" = auto ] && [[ "$*" != *snapshot_prefix* ]]; then
   compgen -G 'models/caffenet/caffenet_train_iter_*.solverstate' >/dev/null ||
     fail "no models/caffenet/caffenet_train_iter_*.solverstate to go on from: run examples/imagenet/train_caffenet.sh first"
 fi
-"$tools/train" --solver=models/caffenet/solver.prototxt --snapshot="$snapshot" "$@" 2>&1 | tee -a examples/imagenet/caffenet.log
+"$tools/train" --solver=models/caffenet/solver.prototxt --snapshot="$snapshot" "$@" 2>&1 | tee -i -ia examples/imagenet/caffenet.log

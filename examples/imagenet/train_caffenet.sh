@@ -14,4 +14,4 @@ fi
 for db in examples/imagenet/ilsvrc12_{train,val}_lmdb; do
   [ -d "$db" ] || fail "no $db: run examples/imagenet/create_imagenet.sh first"
 done
-"$tools/train" --solver=models/caffenet/solver.prototxt "$@" 2>&1 | tee examples/imagenet/caffenet.log
+"$tools/train" --solver=models/caffenet/solver.prototxt "$@" 2>&1 | tee -i examples/imagenet/caffenet.log

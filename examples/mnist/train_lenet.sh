@@ -6,5 +6,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
 
 [ -d examples/mnist/mnist_train_lmdb ] || examples/mnist/create_mnist.sh
-"$tools/train" --solver=models/lenet/solver.prototxt "$@" 2>&1 | tee examples/mnist/lenet.log
+"$tools/train" --solver=models/lenet/solver.prototxt "$@" 2>&1 | tee -i examples/mnist/lenet.log
 scripts/plot.py examples/mnist/lenet.log examples/mnist/lenet.png
