@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "shoal/proto/io.h"
 #include "shoal/proto/run.pb.h"
@@ -32,8 +34,9 @@ class ProcessMembership : public testing::Test {
 };
 
 // One scheme for each mechanism: rows alone, sums and factors among workers, groups, tasks from one
-// pool, and local steps that ask a pacer. scheme_membership_test, drift_barrier_test,
-// completion_window_test, esync_test and coordinator_shared_test have every scheme's rule.
+// pool, local steps that ask a pacer, and weights that are a worker's own. scheme_membership_test,
+// drift_barrier_test, completion_window_test, esync_test and coordinator_shared_test have every
+// scheme's rule.
 TEST_F(ProcessMembership, WithEachMechanism) {
   const std::vector<std::string> schemes = {
       "scheme { type: 'bsp' }",
@@ -41,6 +44,7 @@ TEST_F(ProcessMembership, WithEachMechanism) {
       "scheme { type: 'grouped' groups: '0,2|1' }",
       "scheme { type: 'async' share_iterations: true }",
       "scheme { type: 'esync' epsilon: 0.001 max_steps: 3 }",
+      "scheme { type: 'elastic' local_steps: 3 }",
   };
   int number = 0;
   for (const std::string& scheme : schemes) {
@@ -72,6 +76,37 @@ TEST_F(ProcessMembership, WithEachMechanism) {
     ASSERT_NE(found, "");
     EXPECT_EQ(read_run_state(run_path(found.substr(0, found.rfind('.')))).member_size(), 1);
   }
+}
+
+// By iteration, of the snapshots of a run that is over: the length of its global momentum.
+std::map<int, double> momentum_by_iteration(const std::string& prefix) {
+  std::map<int, double> lengths;
+  for (int i = 1;; ++i) {
+    const std::string path = run_path(snapshot_stem(prefix, i));
+    if (!file_exists(path)) return lengths;
+    const RunState run = read_run_state(path);
+    for (const auto& of_param : run.global_momentum())
+      for (const float v : of_param.value()) lengths[i] += double{v} * v;
+    lengths[i] = std::sqrt(lengths[i]);
+  }
+}
+
+TEST_F(ProcessMembership, TheGlobalMomentumStaysWhenAWorkerLeaves) {
+  const std::string path =
+      solver("momentum", "snapshot: 1 scheme { type: 'local_steps' global_momentum: 0.95 }");
+  JobProcesses job(folder_, "bw");
+  job.flags.push_back("--emulate_step_ms=4");
+  job.start_all(path);
+  ASSERT_TRUE(job.says(0, "Iteration 20 ("));
+  job.signal(1, SIGTERM);
+  EXPECT_EQ(job.wait(1).ran.code, 75);
+  ASSERT_TRUE(job.says(0, "continuing with 1 workers (was 2)"));
+  job.signal(0, SIGTERM);
+  EXPECT_EQ(job.wait(0).ran.code, 75);
+  const std::map<int, double> lengths = momentum_by_iteration(folder_ + "/momentum");
+  ASSERT_GT(lengths.size(), 20u);
+  for (int i = 10; i < static_cast<int>(lengths.size()); ++i)
+    EXPECT_GT(lengths.at(i + 1), 0.6 * lengths.at(i)) << "iteration " << i;
 }
 
 // The environment of ps-lite's launchers and of ESync's README, where nobody has a number, and the

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "shoal/ops/blas_kernels.h"
@@ -10,6 +11,7 @@
 #include "shoal/parallel/run.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
+#include "shoal/proto/layers.pb.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulation.h"
@@ -100,6 +102,23 @@ TEST(Simulation, LearnsUnderEverySchemeAndCountsWhatItDoes) {
 }
 
 // Lines as docs/metrics.md has them, in virtual seconds.
+// Weights by steps add up to more than 1, which only a move of params may be multiplied by.
+TEST(Simulation, RunningSumsAreAveragedHoweverParamsAreWeighed) {
+  SolverParameter param =
+      digits_solver("sim_steps", "max_iter: 30 test_iter: 2 test_interval: 1000000");
+  LayerParameter& relu = *param.mutable_net_param()->mutable_layer(2);
+  relu.set_type("BatchNorm");
+  relu.mutable_batch_norm_param()->set_moving_average_fraction(0.9f);
+  const Outcome outcome =
+      run(with(param, "type: 'esync' aggregation: STEPS"),
+          "worker { compute { ms: 10 } } worker { compute { ms: 1000 } } server {}",
+          {.test_every = 0.5});
+  ASSERT_GE(outcome.points.size(), 5u);
+  for (const auto& point : outcome.points)
+    for (const TestScore& score : point.scores)
+      EXPECT_TRUE(std::isfinite(score.mean)) << "after " << point.seconds << " s";
+}
+
 TEST(Simulation, WritesTheFilesOfARun) {
   const std::string out = fresh_directory("sim_files");
   const Outcome outcome =

@@ -141,6 +141,16 @@ TEST(CudaNcclJob, ALostMemberEndsItsGroup) {
   members[1].reset();
   for (int asked = 0; asked < 3; ++asked) EXPECT_THROW(members[0]->is_done(0), DeviceError);
   EXPECT_THROW(members[0]->start(1, all), DeviceError);
+  // nor of one whose own call failed, though NCCL says nothing more of that
+  const std::string other = nccl.name_group(*contexts[0]);
+  for (int rank = 0; rank < 3; ++rank)
+    members[static_cast<std::size_t>(rank)] =
+        nccl.join(*contexts[static_cast<std::size_t>(rank)], other, rank, 3, 2);
+  ASSERT_TRUE(members[0]->is_joined());
+  fail_library(1);
+  EXPECT_THROW(members[0]->start(0, all), DeviceError);
+  reset_fakes();
+  EXPECT_THROW(members[0]->is_done(0), DeviceError);
 }
 
 TEST(CudaNcclJob, RefusesAWorkerWithoutAGpu) {

@@ -25,9 +25,11 @@ using table::RowId;
 using table::Verdict;
 using table::Weighing;
 
-// The state that only this worker has: its weights between two exchanges, and its momentum.
+// The state that only this worker has: its weights between two exchanges, and its momentum. The
+// weights are those of the rows that learn, one behind the other: other servers cut other rows.
 struct OwnSteps final : OwnState {
-  std::vector<std::vector<float>> weights, histories;
+  std::vector<float> weights;
+  std::vector<std::vector<float>> histories;
   std::int64_t updates = 0;
 };
 
@@ -144,12 +146,11 @@ class LocalStepsExchange final : public TableExchange {
   // Weights alone are a worker's own between two exchanges.
   std::shared_ptr<const OwnState> own_state() override {
     const auto own = std::make_shared<OwnSteps>();
-    own->weights.resize(all_.size());
     for (const RowId row : learning_) {
       if (!takes_weights()) break;
       const std::span<const float> numbers =
           away_ ? std::span<const float>(sent_[row]) : map_.weights(row);
-      own->weights[row].assign(numbers.begin(), numbers.end());
+      own->weights.insert(own->weights.end(), numbers.begin(), numbers.end());
     }
     for (const Tensor* history : own_histories())
       own->histories.emplace_back(history->host().begin(), history->host().end());
@@ -169,9 +170,15 @@ class LocalStepsExchange final : public TableExchange {
       else
         std::ranges::fill(histories[h]->host_mut(), 0.0f);
     }
-    for (const RowId row : learning_)
-      if (own && takes_weights()) sent_[row] = own->weights.at(row);
     away_ = own && takes_weights();
+    std::size_t at = 0;
+    for (const RowId row : learning_) {
+      if (!away_) break;
+      CHECK(at + sent_[row].size() <= own->weights.size()) << "weights of another net";
+      std::copy_n(own->weights.begin() + static_cast<std::ptrdiff_t>(at), sent_[row].size(),
+                  sent_[row].begin());
+      at += sent_[row].size();
+    }
   }
 
  private:
@@ -285,8 +292,8 @@ class LocalStepsExchange final : public TableExchange {
       push(pushes);
   }
 
-  // Writes what of a row is pushed into sent_. The table's rate is of params alone: of the rest the
-  // plain mean is taken.
+  // Writes what of a row is pushed into sent_. The table's rate, and weights by steps, whose sum is
+  // not 1, are of params alone: of the rest the mean is taken.
   void prepare(RowId row, float weight) {
     const std::span<const float> now = map_.weights(row);
     std::vector<float>& sent = sent_[row];
@@ -295,11 +302,11 @@ class LocalStepsExchange final : public TableExchange {
       return;
     }
     std::ranges::transform(now, sent, sent.begin(), std::minus());
-    if (map_.is_param(row))
-      momentum_.end(row, weight, sent);
-    else if (task_.global_rate != 1)
-      std::ranges::transform(sent, sent.begin(),
-                             [&](float number) { return number / task_.global_rate; });
+    if (map_.is_param(row)) return momentum_.end(row, weight, sent);
+    const bool by_steps = task_.weighing == Weighing::kSteps && weight != 0;
+    const float scale = task_.global_rate * (by_steps ? weight : 1);
+    if (scale != 1)
+      std::ranges::transform(sent, sent.begin(), [=](float number) { return number / scale; });
   }
 
   void end_exchange(bool empty) {

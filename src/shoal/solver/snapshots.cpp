@@ -324,6 +324,7 @@ void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
     take_over_state(*replicas[i], known ? &own->run.replica(static_cast<int>(i)) : nullptr,
                     states_of_all(all, 0), file);
   }
+  updater_.state().take(all, file);
   if (own) take_history(own->run);
 }
 
