@@ -1,9 +1,11 @@
 // The solver's team over a table's coordinator.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "shoal/parallel/worker.h"
+#include "shoal/table/messages.h"
 #include "support/data_files.h"
 #include "support/job.h"
 
@@ -49,6 +51,30 @@ TEST(TableTeam, SumsGathersAndSharesInTurns) {
       }
     });
   }
+}
+
+// The whole of what members say of a net may be longer than any body.
+TEST(TableTeam, WhatIsLongerThanABodyGoesInPieces) {
+  const std::size_t length = table::kMaxBodyBytes + 12345;
+  together(3, [&](int worker, Team& team) {
+    const auto letter = static_cast<char>('a' + worker);
+    const Result<std::vector<std::string>> all =
+        team.gather(std::string(worker == 1 ? length : 7, letter));
+    ASSERT_OK(all);
+    if (worker == 0) {
+      const std::vector<std::string> want{"aaaaaaa", std::string(length, 'b'), "ccccccc"};
+      EXPECT_TRUE(all.value() == want);
+    }
+    std::string text(worker == 0 ? length : 0, 'x');
+    if (worker == 0) text.back() = 'y';
+    const Result<std::string> shared = team.share(text);
+    ASSERT_OK(shared);
+    EXPECT_EQ(length, shared.value().size());
+    EXPECT_EQ("xy", shared.value().substr(length - 2));
+    std::vector<double> numbers(length / sizeof(double), worker);
+    ASSERT_OK(team.sum(numbers));
+    EXPECT_TRUE(std::ranges::all_of(numbers, [](double sum) { return sum == 3; }));
+  });
 }
 
 TEST(TableTeam, ReportsAreAveragedByWeight) {

@@ -39,7 +39,9 @@ std::map<std::string, std::string> environment() {
   return variables;
 }
 
-std::optional<int> given(int value) { return value < 0 ? std::nullopt : std::optional(value); }
+std::optional<int> number_given(int value) {
+  return value < 0 ? std::nullopt : std::optional(value);
+}
 
 std::string own_name() {
   char name[256] = {};
@@ -48,7 +50,8 @@ std::string own_name() {
 
 // The job's token, which no command line holds: others can read those.
 std::string read_token(const JobFlags& flags) {
-  if (const char* variable = std::getenv("SHOAL_JOB_TOKEN")) return variable;
+  if (const char* variable = std::getenv("SHOAL_JOB_TOKEN"); variable && *variable != '\0')
+    return variable;
   if (flags.token_file.empty()) return "";
   std::string token = or_throw(read_file(flags.token_file, Code::kUsage));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
@@ -68,8 +71,8 @@ std::string one_of(const char* name, const std::string& value, const char* other
 
 parallel::Place find_place(const JobFlags& flags) {
   parallel::PlaceFlags place;
-  place.client_id = given(flags.client_id);
-  place.num_clients = given(flags.num_clients);
+  place.client_id = number_given(flags.client_id);
+  place.num_clients = number_given(flags.num_clients);
   place.master = flags.master;
   place.role = flags.role;
   place.port = std::max(0, flags.port);

@@ -5,6 +5,7 @@
 #include "shoal/parallel/worker.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/coordinator/members.h"
+#include "shoal/table/messages.h"
 
 namespace shoal::parallel {
 namespace {
@@ -71,36 +72,55 @@ class TableTeam final : public Team {
     return table_.leave(iteration, std::move(state));
   }
 
+  // What is longer than a body goes in several rounds, which all members count alike.
   Status sum(std::span<double> numbers) override {
-    const Result<std::string> answer =
-        table_.ask(Topic::kSum, rounds_++, table::numbers_to_bytes(numbers));
-    if (!answer.ok()) return answer.error();
-    const std::size_t wanted = numbers.size() * sizeof(double);
-    if (answer.value().size() != wanted) return broken("sum", wanted, answer.value().size());
-    std::ranges::copy(table::bytes_to_numbers(answer.value()), numbers.begin());
+    constexpr std::size_t kPiece = table::kMaxBodyBytes / sizeof(double);
+    do {
+      const std::span<double> piece = numbers.first(std::min(kPiece, numbers.size()));
+      if (Status status = sum_piece(piece); !status.ok()) return status;
+      numbers = numbers.subspan(piece.size());
+    } while (!numbers.empty());
     return {};
   }
 
   Result<std::vector<std::string>> gather(std::string mine) override {
-    Result<std::string> answer = table_.ask(Topic::kGather, rounds_++, std::move(mine));
-    if (!answer.ok()) return answer.error();
-    std::vector<std::string> parts;
-    std::string_view rest = answer.value();
-    while (!rest.empty()) {
-      if (rest.size() < 4) return broken("gathering", 4, rest.size());
-      const std::size_t length = get_le<std::uint32_t>(rest);
-      rest.remove_prefix(4);
-      if (rest.size() < length) return broken("gathering", length, rest.size());
-      parts.emplace_back(rest.substr(0, length));
-      rest.remove_prefix(length);
-    }
-    if (chief() && parts.size() != static_cast<std::size_t>(size_))
-      return broken("gathering", static_cast<std::size_t>(size_) * 4, parts.size() * 4);
-    return parts;
+    std::vector<double> sizes(static_cast<std::size_t>(size_));
+    sizes[static_cast<std::size_t>(index())] = static_cast<double>(mine.size());
+    if (Status status = sum(sizes); !status.ok()) return status.error();
+    // the answer has a piece of each, and its length
+    const std::size_t piece = table::kMaxBodyBytes / sizes.size() - sizeof(std::uint32_t);
+    std::vector<std::string> whole(chief() ? sizes.size() : 0);
+    std::size_t at = 0;
+    do {
+      const Result<std::vector<std::string>> pieces =
+          gather_piece(mine.substr(std::min(at, mine.size()), piece));
+      if (!pieces.ok()) return pieces.error();
+      for (std::size_t member = 0; member < whole.size(); ++member)
+        whole[member] += pieces.value()[member];
+      at += piece;
+    } while (static_cast<double>(at) < *std::ranges::max_element(sizes));
+    return whole;
   }
 
+  // Of each piece the first bytes say how long the whole is.
   Result<std::string> share(std::string chiefs) override {
-    return table_.ask(Topic::kShare, rounds_++, chief() ? std::move(chiefs) : std::string());
+    constexpr std::size_t kSize = sizeof(std::uint64_t);
+    std::string whole;
+    for (;;) {
+      std::string piece;
+      if (chief()) {
+        put_le(piece, std::uint64_t{chiefs.size()});
+        piece += std::string_view(chiefs).substr(whole.size(), table::kMaxBodyBytes - kSize);
+      }
+      const Result<std::string> answer = table_.ask(Topic::kShare, rounds_++, std::move(piece));
+      if (!answer.ok()) return answer.error();
+      const std::string_view said = answer.value();
+      const std::uint64_t size = said.size() < kSize ? 0 : get_le<std::uint64_t>(said);
+      if (said.size() < kSize || (said.size() == kSize && whole.size() < size))
+        return broken("sharing", kSize + 1, said.size());
+      whole += said.substr(kSize);
+      if (whole.size() >= size) return whole;
+    }
   }
 
   void report(std::int64_t iteration, double weight, std::span<const double> numbers) override {
@@ -123,6 +143,34 @@ class TableTeam final : public Team {
   }
 
  private:
+  Status sum_piece(std::span<double> numbers) {
+    const Result<std::string> answer =
+        table_.ask(Topic::kSum, rounds_++, table::numbers_to_bytes(numbers));
+    if (!answer.ok()) return answer.error();
+    const std::size_t wanted = numbers.size() * sizeof(double);
+    if (answer.value().size() != wanted) return broken("sum", wanted, answer.value().size());
+    std::ranges::copy(table::bytes_to_numbers(answer.value()), numbers.begin());
+    return {};
+  }
+
+  Result<std::vector<std::string>> gather_piece(std::string mine) {
+    Result<std::string> answer = table_.ask(Topic::kGather, rounds_++, std::move(mine));
+    if (!answer.ok()) return answer.error();
+    std::vector<std::string> parts;
+    std::string_view rest = answer.value();
+    while (!rest.empty()) {
+      if (rest.size() < 4) return broken("gathering", 4, rest.size());
+      const std::size_t length = get_le<std::uint32_t>(rest);
+      rest.remove_prefix(4);
+      if (rest.size() < length) return broken("gathering", length, rest.size());
+      parts.emplace_back(rest.substr(0, length));
+      rest.remove_prefix(length);
+    }
+    if (chief() && parts.size() != static_cast<std::size_t>(size_))
+      return broken("gathering", static_cast<std::size_t>(size_) * 4, parts.size() * 4);
+    return parts;
+  }
+
   table::Table& table_;
   const int size_;
   // counts what was asked since the generation began: all members ask the same in the same order

@@ -30,7 +30,7 @@ Client::Client(const ClientOptions& options, const Plan& plan,
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
       queues_(plan.servers) {
-  CHECK_GT(options.retry.count(), 0);
+  CHECK(!options.retry || options.retry->count() > 0);
 }
 
 // ---- the worker's side ----
@@ -66,7 +66,8 @@ void Client::say(Slot slot, Say what) {
 void Client::be_patient(Slot slot, int times, Instant now) {
   Wait& wait = waits_[slot];
   wait.patience = std::min(times, kPatience);
-  wait.again = now + options_.retry * (1 << wait.patience);
+  if (!options_.retry) return;
+  wait.again = now + *options_.retry * (1 << wait.patience);
   deadlines_[wait.patience].emplace_back(wait.again, slot);
 }
 
@@ -135,8 +136,13 @@ const Codec& Client::codec_of(const RowMessage& row) const {
   return row.part == Part::kWeights ? *options_.codecs(rows_[row.row].pull_codec) : float32_codec();
 }
 
+// Of a row that this worker alone writes the answer says that the push has come, without numbers.
+bool Client::expects_numbers(const RowMessage& row) const {
+  return expects(row) && rows_[row.row].writer != options_.worker;
+}
+
 std::span<std::byte> Client::place(RowMessage& row, std::size_t bytes) const {
-  if (!expects(row)) return {};
+  if (!expects_numbers(row)) return {};
   const Codec& codec = codec_of(row);
   if (codec.id() == CodecId::kFloat32) {
     const auto place = std::as_writable_bytes(destinations_(row.row, row.part).numbers);
@@ -147,7 +153,7 @@ std::span<std::byte> Client::place(RowMessage& row, std::size_t bytes) const {
 }
 
 bool Client::keeps(const RowMessage& row) const {
-  return expects(row) && codec_of(row).id() == CodecId::kFloat32 &&
+  return expects_numbers(row) && codec_of(row).id() == CodecId::kFloat32 &&
          destinations_(row.row, row.part).values != nullptr;
 }
 

@@ -3,12 +3,13 @@
 // socket, no thread and no clock. TableOverTcp drives it between the solver's thread and the links;
 // tests drive it over a simulated network.
 //
-// The client asks again (Get) for what a link may have lost, and sends a push again where the
-// server says NeedPush. It ignores messages of earlier generations than its plan's. Pushes and
-// reads leave in the order of Urgency, whatever the order of the calls.
+// The client asks again (Get) for what a link that broke may have lost, and sends a push again
+// where the server says NeedPush. It ignores messages of earlier generations than its plan's.
+// Pushes and reads leave in the order of Urgency, whatever the order of the calls.
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <queue>
 
 #include "shoal/table/codec.h"
@@ -20,8 +21,10 @@ namespace shoal::table {
 struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
-  // A row is asked for again after so long without an answer; doubled each time, up to 16 times.
-  milliseconds retry{2000};
+  // Where links lose messages while they are up, which those over TCP do not: a row is asked for
+  // again after so long without an answer, doubled each time, up to 16 times. The answer may be
+  // under way, and comes twice then.
+  std::optional<milliseconds> retry{};
   CodecFinder codecs = find_codec;
 };
 
@@ -125,6 +128,7 @@ class Client {
   void be_patient(Slot slot, int times, Instant now);
   void arrive(Slot slot, Version version);
   bool expects(const RowMessage& row) const;
+  bool expects_numbers(const RowMessage& row) const;
   Result<bool> handle_row(int server, const RowMessage& message);
   Result<bool> handle_need(int server, const NeedPush& message);
   Status check_row(int server, RowId row, const char* name) const;

@@ -4,6 +4,7 @@
 
 #include "shoal/base/sha256.h"
 #include "shoal/table/coordinator/difference.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 namespace {
@@ -94,6 +95,9 @@ Status TableSession::settle() {
 Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
+  if (body.size() > kMaxBodyBytes)
+    return Error{Code::kInternal, str(name_of(topic), " ", clock, " has a body of ", body.size(),
+                                      " bytes; at most ", kMaxBodyBytes, " can be sent")};
   // This worker pushes nothing more, or not until it is back, and no other one is to wait for its
   // pushes.
   const bool ends =

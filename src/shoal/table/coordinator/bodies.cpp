@@ -44,6 +44,20 @@ std::string wrong_with(const Start& start) {
 std::string wrong_with(const ReportBody& report) {
   return wrong_number({report.iterations, report.compute, report.data, report.rows, report.other});
 }
+std::string wrong_with(const RosterBody& roster) {
+  std::int32_t workers = 0, servers = 0;
+  for (Rank rank = 0; rank < roster.processes.size(); ++rank) {
+    const RosterBody::Process& process = roster.processes[rank];
+    if (process.rank != rank) return str("rank ", process.rank, " in the place of rank ", rank);
+    if (process.worker != -1 && process.worker != workers++)
+      return str("worker ", process.worker, " of rank ", rank, " where worker ", workers - 1,
+                 " is due");
+    if (process.server != -1 && process.server != servers++)
+      return str("server ", process.server, " of rank ", rank, " where server ", servers - 1,
+                 " is due");
+  }
+  return workers == 0 || servers == 0 ? "no worker or no server" : "";
+}
 
 // Before the words that say what is wrong; in the order of Body's alternatives.
 constexpr const char* kKinds[] = {

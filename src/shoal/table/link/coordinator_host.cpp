@@ -1,6 +1,7 @@
 #include "shoal/table/link/coordinator_host.h"
 
 #include "shoal/base/log.h"
+#include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
 
@@ -39,9 +40,17 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
   strand_.post([this, known = &link, clock = ask->clock] {
     const auto found = enrolling_.find(known);
     if (found == enrolling_.end()) return;
-    std::string rank;
-    put_le(rank, coordinator_.enroll());
+    // one that asks again, after its connection broke, has its rank
+    const bool is_new = !enrolled_.contains(clock);
+    if (is_new && coordinator_.processes() >= wire::kMaxProcesses) {
+      LOG(WARNING) << "a job has at most " << wire::kMaxProcesses
+                   << " processes: one more is refused";
+      return found->second->close(true);
+    }
+    if (is_new) enrolled_[clock] = coordinator_.enroll();
     ranks_ = coordinator_.processes();
+    std::string rank;
+    put_le(rank, enrolled_.at(clock));
     found->second->send(Answer{Topic::kEnroll, clock, rank});
   });
   return {};

@@ -67,7 +67,8 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   Coordinator coordinator_;
   std::map<Rank, std::string> hosts_;  // that connections come from, by rank
   std::map<const Link*, std::shared_ptr<Link>> enrolling_;
-  std::map<Rank, bool> reached_;  // servers that join late and were dialled, by rank
+  std::map<Clock, Rank> enrolled_;  // by incarnation
+  std::map<Rank, bool> reached_;    // servers that join late and were dialled, by rank
   std::string waited_for_;
 
   Peers peers_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "shoal/base/mutex.h"
+#include "shoal/table/broken.h"
 #include "shoal/table/link/link.h"
 
 namespace shoal::table {
@@ -66,6 +67,8 @@ class ProcessState {
 
   // a roster that is known changes nothing
   void know(RosterBody roster) {
+    if (options.rank >= roster.processes.size())
+      return fail(broken("A Roster has no rank ", options.rank, ", which this process has"));
     MutexLock lock(mutex);
     if (!rosters_.empty() && roster.generation <= rosters_.back().generation) return;
     roster_ = &rosters_.emplace_back(std::move(roster));

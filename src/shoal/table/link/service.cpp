@@ -117,7 +117,7 @@ Status ServiceOverTcp::join() {
   // The coordinator, which knows what ranks are missing, is to be the first to say so.
   const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
   const Status status = process_.wait([this] { return process_.roster(); }, late, limit);
-  if (status.ok() || process_.over()) return status;
+  if (status.ok() || process_.over()) return process_.status();
   const Error error{Code::kTimeout, str("the job did not start within ", to_seconds(options.start),
                                         " s: ", absent())};
   coordinator_->abort(error);
@@ -214,7 +214,7 @@ Status ServiceOverTcp::serve(const std::function<bool()>& interrupted) {
     if (const Status status =
             process_.wait([this] { return process_.finished(); }, [](double) {}, kInterruption);
         !status.ok() && process_.over())
-      return status;
+      return process_.status();
     if (asked || !interrupted || !interrupted() || process_.finished()) continue;
     asked = true;
     coordinator_->send(Ask{.topic = Topic::kLeave, .clock = 0, .body = encode(LeaveBody())});
