@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
         layer("UnknownType", "InnerProdukt", "",
               "unknown layer type 'InnerProdukt'; did you mean 'InnerProduct'? Known: AbsVal, "),
         layer("TypeOfCaffeNotBuilt", "WindowData", "",
-              "the layer type 'WindowData' of BVLC Caffe is not built yet; known: AbsVal, "),
+              "Shoal does not have BVLC Caffe's layer type 'WindowData'; known: AbsVal, "),
         layer("TypeOfAFork", "ReLU6", "",
               "BVLC Caffe has no layer type 'ReLU6'; it belongs to forks; Clip with clip_param { "
               "min: 0 max: 6 } computes the same"),

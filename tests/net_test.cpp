@@ -9,6 +9,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "support/expect.h"
+#include "support/solver_rig.h"
 
 namespace shoal::net_test {
 namespace {
@@ -81,10 +82,31 @@ const std::string kBranches =
     euclid("ip", "t") + "layer { name: 'act' type: 'TanH' bottom: 'ip' top: 'act' }\n" +
     euclid("act", "t", "loss2");
 
+TEST(NetTest, WarnsOfParametersOfAnotherType) {
+  const test::LogLines log;
+  TestNet t(dummy("x", "2 3") +
+            "layer { name: 'p' type: 'PReLU' bottom: 'x' top: 'y' prelu_param { channel_shared: "
+            "true } relu_param { negative_slope: 0.1 } }\n"
+            "layer { name: 's' type: 'Softmax' bottom: 'y' top: 'z' softmax_param { axis: 1 } }");
+  EXPECT_TRUE(
+      log.has("test.prototxt:2: layer 'p' .PReLU.: relu_param has no effect on a layer of "
+              "this type"));
+  EXPECT_EQ(std::ranges::count_if(log.lines,
+                                  [](const std::string& line) {
+                                    return line.find("no effect") != std::string::npos;
+                                  }),
+            1);
+}
+
 TEST(NetTest, NamesWhatIsWrongWithBlobs) {
   EXPECT_SAYS(TestNet(dummy("images", "2 3") + relu("imags", "y")),
               "test.prototxt:2: layer 'relu_y' (ReLU): bottom 'imags' is made by no layer");
   EXPECT_SAYS(TestNet(dummy("images", "2 3") + relu("imags", "y")), "did you mean 'images'");
+  EXPECT_SAYS(TestNet("layer { name: 'd' type: 'DummyData' top: 'x' include { phase: TEST } "
+                      "dummy_data_param { shape { dim: 1 } } }\n" +
+                      relu("x", "y")),
+              "; test.prototxt:1: layer 'd' (DummyData) makes it, but its rules leave it out of "
+              "phase TRAIN, level 0, stages ''");
   EXPECT_SAYS(TestNet(dummy("x", "2 3") + dummy("x", "2 3")),
               "top 'x' is made by an earlier layer already");
   EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("x", "x")), "does not work in place");

@@ -16,6 +16,7 @@
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/ops/gpu.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
@@ -145,10 +146,15 @@ int train(const std::vector<std::string>& words) {
   parallel::JobSpec job = parallel::read_job_spec(param, FLAGS_solver);
   merge_data_flags(job);
   check_pace(job, place);
+  const Devices devices = devices_of_flags(param, gpus_of(place));
+  if (devices.empty() && ops::gpu_count() > 0 && !param.has_solver_mode() && !given("gpu"))
+    LOG(WARNING) << "this machine has " << ops::gpu_count()
+                 << " GPUs, and the CPU computes, since solver_mode is not given; --gpu=0 or "
+                    "solver_mode: GPU trains on one";
   const TrainRequest request{.job = std::move(job),
                              .snapshot = FLAGS_snapshot,
                              .net_outputs = FLAGS_net_outputs,
-                             .devices = devices_of_flags(param, gpus_of(place)),
+                             .devices = devices,
                              .threads = FLAGS_threads,
                              .effects = effects,
                              .metrics = FLAGS_metrics,

@@ -11,6 +11,7 @@
 #include "common/machine.h"
 #include "common/records.h"
 #include "common/table_outputs.h"
+#include "common/tool.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
@@ -278,6 +279,19 @@ std::string machines_text(const parallel::Place& place) {
   return text;
 }
 
+// Names the flags that were given and are of processes that train together.
+void warn_of_job_flags() {
+  std::vector<std::string> idle;
+  for (const char* const flag :
+       {"staleness", "scheme", "exchange", "svb", "groups", "groups_file", "group_by", "share_by",
+        "batch_by", "share_interval", "role", "placement", "explain_exchange", "data_sharding"})
+    if (given(flag)) idle.push_back(str("--", flag));
+  if (!idle.empty())
+    LOG(WARNING) << join(idle) << (idle.size() == 1 ? " has" : " have")
+                 << " no effect on a process that trains alone: a job's come with --machinefile, "
+                    "--num_clients or a launcher (docs/cluster.md)";
+}
+
 Status serve(table::Service& service) {
   return service.serve([] {
     const Action action = take_signal();
@@ -292,6 +306,7 @@ void say_only_warnings(bool only) {
 }
 
 int train_alone(const TrainRequest& request, const JobFlags& flags) {
+  warn_of_job_flags();
   watch_signals(request.effects);
   parallel::RunOptions options;
   options.share.replicas = replicas_of(flags, request.devices.size());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -31,6 +32,17 @@ Error misfit(const ImageSize& size, const ImageSize& wanted) {
   return Error{Code::kData, str("is ", to_string(size), " where ", to_string(wanted),
                                 " is wanted, the size of its batch: all records of a batch must "
                                 "agree; resize them or set crop_size")};
+}
+
+// Returns what work() returns, or else that its memory ran out: no exception may leave a thread.
+template <class Work>
+Status within_memory(const ItemSource& source, std::size_t records, Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kConfig, str("out of memory for batches of ", records, " records of ",
+                                    source.path(), "; a smaller batch_size or prefetch may fit")};
+  }
 }
 
 }  // namespace
@@ -157,16 +169,17 @@ void Prefetch::Machinery::read_batches() {
 
 bool Prefetch::Machinery::fill(Slot& slot) {
   slot.size.reset();
-  for (std::size_t i = 0; i < slot.items.size(); ++i) {
-    slot.items[i].n = n_++;
-    slot.bad[i].reset();
-    if (Status read = source_.read(slot.items[i]); !read.ok()) {
-      slot.error = read.error();
-      return false;
+  const Status all = within_memory(source_, slot.items.size(), [&]() -> Status {
+    for (std::size_t i = 0; i < slot.items.size(); ++i) {
+      slot.items[i].n = n_++;
+      slot.bad[i].reset();
+      if (Status read = source_.read(slot.items[i]); !read.ok()) return read;
     }
-  }
+    return {};
+  });
+  if (!all.ok()) slot.error = all.error();
   slot.batch.end = n_;
-  return true;
+  return all.ok();
 }
 
 // False: the end has come, and the pool may still be at work on the slot.
@@ -180,7 +193,7 @@ bool Prefetch::Machinery::wait_until_made(Slot& slot) {
 }
 
 void Prefetch::Machinery::finish(Slot& slot) {
-  const Status repaired = repair(slot);
+  const Status repaired = within_memory(source_, slot.items.size(), [&] { return repair(slot); });
   {
     MutexLock lock(mutex_);
     if (!repaired.ok()) slot.error = repaired.error();
@@ -219,8 +232,11 @@ void Prefetch::Machinery::make_items() {
 
 void Prefetch::Machinery::make(Slot& slot, std::size_t at, const Item& item) {
   Sample& sample = slot.batch.samples[at];
-  if (const Status made = source_.make(item, sample); !made.ok())
-    slot.bad[at] = bad_record(source_, item, made.error());
+  const Status made = within_memory(source_, slot.items.size(), [&] {
+    Status tried = source_.make(item, sample);
+    return tried.ok() ? tried : Status(bad_record(source_, item, tried.error()));
+  });
+  if (!made.ok()) slot.bad[at] = made.error();
   sample.name = item.name;
 }
 

@@ -131,8 +131,8 @@ std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   const std::vector<std::string> types = layer_types();
   if (param.type().empty()) throw config_error(param, "no type is given; known: ", join(types));
   if (std::ranges::find(kOnlyInCaffe, param.type()) != std::end(kOnlyInCaffe))
-    throw config_error(param, "the layer type '", param.type(),
-                       "' of BVLC Caffe is not built yet; known: ", join(types));
+    throw config_error(param, "Shoal does not have BVLC Caffe's layer type '", param.type(),
+                       "'; known: ", join(types));
   for (const ForkLayer& fork : kForkLayers)
     if (param.type() == fork.type)
       throw config_error(param, "BVLC Caffe has no layer type '", param.type(), "'; it belongs to ",

@@ -15,7 +15,8 @@ namespace shoal {
 
 // Returns which implementations the prototxt allows, for ops::choose: the layer's field `engine`,
 // or the enum `engine` of the message of its type (its numbers are the same in all of Caffe's
-// messages). Throws ConfigError if both are given and differ.
+// messages), whose CUDNN is DEFAULT: cuDNN where it is there and the fastest. Throws ConfigError if
+// both are given and differ.
 std::string engine_of(const LayerParameter& param, int caffe_engine = 0);
 
 template <class Desc, class Kernel>

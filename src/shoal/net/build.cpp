@@ -1,6 +1,9 @@
 #include "shoal/net/build.h"
 
 #include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <vector>
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
@@ -36,6 +39,35 @@ std::string in_brackets(const std::string& place) {
 std::string wanted_number(int low, int high) {
   if (low == high) return str("exactly ", low);
   return high == Arity::kAny ? str("at least ", low) : str(low, " to ", high);
+}
+
+// "prelu" of PReLU and of prelu_param.
+std::string plain_name(std::string name) {
+  std::erase(name, '_');
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+// The messages of parameters that a layer of this type reads besides its own.
+bool also_reads(const std::string& type, const std::string& field) {
+  if (field == "transform_param") return type.ends_with("Data");
+  if (field == "loss_param") return type.ends_with("Loss");
+  if (field == "convolution_param") return type == "Deconvolution" || type == "Im2col";
+  if (field == "softmax_param") return type == "SoftmaxWithLoss" || type == "InfogainLoss";
+  return field == "recurrent_param" && (type == "LSTM" || type == "RNN");
+}
+
+// Such as relu_param of a PReLU.
+void warn_of_foreign_params(const LayerParameter& layer) {
+  constexpr std::string_view kEnd = "_param";
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  layer.GetReflection()->ListFields(layer, &fields);
+  for (const auto* field : fields) {
+    const std::string& name = field->name();
+    if (!name.ends_with(kEnd) || also_reads(layer.type(), name)) continue;
+    if (plain_name(name.substr(0, name.size() - kEnd.size())) == plain_name(layer.type())) continue;
+    LOG(WARNING) << layer_place(layer) << ": " << name << " has no effect on a layer of this type";
+  }
 }
 
 ParamSpec spec_of(const LayerParameter& layer, int index) {
@@ -81,6 +113,7 @@ void NetBuilder::fuse() {
 void NetBuilder::add_layer(const LayerParameter& layer) {
   const int index = static_cast<int>(net_.layers_.size());
   net_.layers_.push_back(make_layer(layer));
+  warn_of_foreign_params(layer);
   Net::Wiring& wires = net_.wiring_.emplace_back();
   wires.forward = wires.backward = index;
   connect_bottoms(index);

@@ -26,7 +26,21 @@ struct Uses {
   std::map<TopId, float> loss_weight;
 };
 
-Uses find_uses(const NetParameter& net) {
+// "; layer 'data' (a.prototxt:3) makes it, but ...", or "".
+std::string made_elsewhere(const std::string& blob, const NetParameter& net,
+                           const NetParameter& whole) {
+  const auto makes = [&](const LayerParameter& layer) {
+    return std::ranges::count(layer.top(), blob) > 0;
+  };
+  const auto maker = std::ranges::find_if(whole.layer(), makes);
+  if (maker == whole.layer().end() || std::ranges::any_of(net.layer(), makes)) return "";
+  const std::vector<std::string> stages(net.state().stage().begin(), net.state().stage().end());
+  return str("; ", layer_place(*maker), " makes it, but its rules leave it out of phase ",
+             Phase_Name(net.state().phase()), ", level ", net.state().level(), ", stages '",
+             join(stages), "'");
+}
+
+Uses find_uses(const NetParameter& net, const NetParameter& whole) {
   Uses uses;
   // the latest maker of each blob: an in-place layer becomes the maker of its top
   std::map<std::string, TopId> made;
@@ -37,9 +51,10 @@ Uses find_uses(const NetParameter& net) {
       if (maker == made.end()) {
         std::vector<std::string> names;
         for (const auto& [name, top] : made) names.push_back(name);
+        const std::string elsewhere = made_elsewhere(layer.bottom(j), net, whole);
         throw config_error(layer, "bottom '", layer.bottom(j),
                            "' is made by no layer before this one",
-                           did_you_mean(layer.bottom(j), names));
+                           elsewhere.empty() ? did_you_mean(layer.bottom(j), names) : elsewhere);
       }
       uses.source[{i, j}] = maker->second;
       ++uses.count[maker->second];
@@ -89,8 +104,8 @@ NetParameter filter_net(const NetParameter& net) {
   return filtered;
 }
 
-NetParameter insert_splits(const NetParameter& net) {
-  const Uses uses = find_uses(net);
+NetParameter insert_splits(const NetParameter& net, const NetParameter& whole) {
+  const Uses uses = find_uses(net, whole);
   std::map<TopId, int> taken;
   NetParameter result(net);
   result.clear_layer();

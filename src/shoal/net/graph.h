@@ -17,8 +17,9 @@ NetParameter filter_net(const NetParameter& net);
 // The first use of a blob that also carries a loss weight is the split's first top, which keeps
 // that weight. Names are Caffe's:
 //   layer <blob>_<layer>_<top>_split, tops the same with _<k>.
-// Throws ConfigError for a bottom that no earlier layer makes, with the nearest known blob.
-NetParameter insert_splits(const NetParameter& net);
+// Throws ConfigError for a bottom that no earlier layer makes, with the nearest known blob, or the
+// layer of `whole`, of which `net` is filtered, that makes it in another state.
+NetParameter insert_splits(const NetParameter& net, const NetParameter& whole = {});
 // Whether insert_splits made the layer.
 bool is_inserted_split(const LayerParameter& layer);
 

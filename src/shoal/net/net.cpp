@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/base/text.h"
 #include "shoal/net/blob_layouts.h"
 #include "shoal/net/build.h"
 #include "shoal/net/forward_state.h"
@@ -26,14 +27,15 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
   if (definition_->layer_size() == 0)
     throw ConfigError(Code::kConfig, "net '", param.name(), "' has no layer in phase ",
                       Phase_Name(param.state().phase()));
-  const NetParameter with_splits = insert_splits(*definition_);
+  const NetParameter with_splits = insert_splits(*definition_, param);
   NetBuilder builder(*this, with_splits);
   builder.build();
   if (options.fuse && !definition_->debug_info()) builder.fuse();
   for (LayerParameter& layer : *definition_->mutable_layer()) layer.clear_blobs();
   for (const std::string& name : options_.keep)
     if (blob(name) == nullptr)
-      throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'");
+      throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'",
+                        known_words(name, blob_names()));
   plan_blobs();
   passes_ = std::make_unique<Passes>(*this);
 }

@@ -40,7 +40,7 @@ class Kernel {
 
 template <class Desc, class Kernel>
 struct Impl {
-  const char* name;  // "cudnn", "cuda", "onednn", "plain": what LayerParameter.engine may say
+  const char* name;  // "cudnn", "cuda", "direct", "plain": what LayerParameter.engine may say
   Why (*supports)(const Desc&, const Context&);
   std::unique_ptr<Kernel> (*make)(const Desc&, Context&);
 };
@@ -48,13 +48,7 @@ struct Impl {
 // The engine that stands for every implementation of our own, whatever its name: Caffe's engine:
 // CAFFE.
 inline constexpr const char* kOwnEngine = "caffe";
-inline bool is_own(const std::string& impl) { return impl != "cudnn" && impl != "onednn"; }
-// The engine that a value of Caffe's enums names: DEFAULT 0 (any: ""), CAFFE 1, CUDNN 2.
-inline std::string engine_of_caffe(int value) {
-  if (value == 1) return kOwnEngine;
-  return value == 2 ? "cudnn" : "";
-}
-
+inline bool is_own(const std::string& impl) { return impl != "cudnn"; }
 template <class Kernel>
 struct Chosen {
   std::unique_ptr<Kernel> kernel;

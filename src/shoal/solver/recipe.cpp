@@ -212,7 +212,7 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
     throw wrong(name, "no regularization_type '", param.regularization_type(), "'; known: L1, L2");
   if (param.snapshot_format() == SolverParameter::HDF5)
     throw wrong(name,
-                "snapshot_format: HDF5 is not built; leave it out for .caffemodel and .solverstate "
+                "Shoal writes no HDF5: leave snapshot_format out for .caffemodel and .solverstate "
                 "files, which BVLC Caffe reads");
   return recipe;
 }
@@ -230,9 +230,21 @@ void warn_of_idleness(const SolverParameter& param, const std::string& name) {
     warn("test_interval is given, but test_iter is not: there are no tests");
   if (!param.layer_wise_reduce())
     warn("layer_wise_reduce: false has no effect: gradients leave during the backward pass");
-  const bool on_gpu = param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU;
-  if (param.has_device_list() && !on_gpu)
-    warn("device_list has no effect without solver_mode: GPU");
+}
+
+void warn_of_gpu_fields(const SolverParameter& param, const std::string& name) {
+  std::vector<std::string> given;
+  const auto note = [&](bool is_given, const char* field) {
+    if (is_given) given.push_back(field);
+  };
+  note(param.precision() != SolverParameter::FLOAT32, "precision");
+  note(param.has_global_grad_scale(), "global_grad_scale");
+  note(param.has_device_list(), "device_list");
+  note(param.device_id() > 0, "device_id");
+  note(param.has_cuda_graphs(), "cuda_graphs");
+  if (!given.empty())
+    LOG(WARNING) << name << ": " << join(given)
+                 << " has no effect on the CPU; solver_mode: GPU or --gpu=0 trains on a GPU";
 }
 
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {

@@ -60,12 +60,16 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
     check_prefix(param, options.name);
   if (!team.chief()) options.observer = nullptr;
   warn_of_idleness(param, options.name);
+  const bool asked = param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU;
   if (options.device)
     LOG(INFO) << "Training on " << options.device->name() << ", precision "
               << SolverParameter::Precision_Name(param.precision());
-  else if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
+  else if (asked)
     LOG(WARNING) << "solver_mode is GPU, and there is none: training on the CPU, on "
                  << options.threads << " threads";
+  else
+    LOG(INFO) << "Training on the CPU";
+  if (!options.device) warn_of_gpu_fields(param, options.name);
   seed_ = pick_seed(param);
   build_net();
   updater = options.make_updater ? options.make_updater(*net)
