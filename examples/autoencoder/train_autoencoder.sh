@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 
 [ -d examples/mnist/mnist_train_lmdb ] || examples/mnist/create_mnist.sh
 "$tools/train" --solver=examples/autoencoder/solver.prototxt "$@"

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh compute_image_mean convert_cifar convert_imageset
 
 data/cifar10/get_cifar10.sh
 rm -rf examples/cifar10/cifar10_train_lmdb examples/cifar10/cifar10_test_lmdb

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh simulate
 out=${BUILD:-build/release}/large_batch
 epochs=${EPOCHS:-15}
 mkdir -p "$out"

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # cifar10_quick: 4000 iterations at a rate of 0.001 (about 70 %), then 1000 at 0.0001 (about 74 %).
-# Further flags of `train` may follow, for all parts.
+# Further flags of `train` may follow, for all parts; after Ctrl-C, --snapshot=auto goes on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 
 [ -f examples/cifar10/mean.binaryproto ] || examples/cifar10/create_cifar10.sh
 {
   "$tools/train" --solver=models/cifar10_quick/solver.prototxt "$@"
-  "$tools/train" --solver=models/cifar10_quick/solver_lr1.prototxt --snapshot=examples/cifar10/cifar10_quick_iter_4000.solverstate "$@"
+  # a part that was stopped has left no snapshot of its end
+  for part in solver_lr1:4000; do
+    snapshot=examples/cifar10/cifar10_quick_iter_${part#*:}.solverstate
+    [ -f "$snapshot" ] || break
+    "$tools/train" --solver="models/cifar10_quick/${part%:*}.prototxt" --snapshot="$snapshot" "$@"
+  done
 } 2>&1 | tee -i examples/cifar10/quick.log
 scripts/plot.py examples/cifar10/quick.log examples/cifar10/quick.png

@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 processes=${1:-2}
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 out=build/cluster/exchanges
 mkdir -p "$out"
 

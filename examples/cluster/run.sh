@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 machinefile=${MACHINEFILE:-examples/cluster/machinefile}
 goal=0.989
 

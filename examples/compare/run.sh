@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh convert_mnist draw_digits
 data=build/compare/data
 
 if [ ! -e "$data/test_datumfile" ]; then

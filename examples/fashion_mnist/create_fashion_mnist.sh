@@ -5,11 +5,11 @@ set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh convert_mnist
 out=examples/fashion_mnist
 
 fail() { echo "create_fashion_mnist: $*" >&2; exit 2; }
 [ $# -le 1 ] || fail "one folder at most: create_fashion_mnist.sh [FOLDER]"
-[ -x "$tools/convert_mnist" ] || fail "no $tools/convert_mnist: run make first, or set BUILD to the folder of the build"
 if [ $# -eq 1 ]; then
   folder=$1
   [[ $folder = /* ]] || folder=$here/$folder

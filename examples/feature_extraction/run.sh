@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh extract_features
 weights=${1:-examples/mnist/lenet_iter_10000.caffemodel}
 out=examples/feature_extraction
 

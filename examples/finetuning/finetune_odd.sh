@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 weights=${1-examples/mnist/lenet_iter_10000.caffemodel}
 
 if [ -n "$weights" ] && [ ! -f "$weights" ]; then

@@ -8,6 +8,7 @@ set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh convert_imageset
 
 fail() { echo "create_imagenet: $*" >&2; exit 2; }
 # A path given in a variable is meant from where the script was started.
@@ -27,7 +28,6 @@ done
 train_root=$(place "${TRAIN_ROOT:-}" data/ilsvrc12/train) train_list=$(place "${TRAIN_LIST:-}" data/ilsvrc12/train.txt)
 val_root=$(place "${VAL_ROOT:-}" data/ilsvrc12/val) val_list=$(place "${VAL_LIST:-}" data/ilsvrc12/val.txt)
 
-[ -x "$tools/convert_imageset" ] || fail "no $tools/convert_imageset: run make first, or set BUILD to the folder of the build"
 # Everything is looked at before the first image is converted.
 for set in "${sets[@]}"; do
   root=${set}_root list=${set}_list db=examples/imagenet/ilsvrc12_${set}_lmdb

@@ -8,12 +8,12 @@ set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh extract_features
 backend=${BACKEND:-lmdb} out=examples/imagenet/fc7_${BACKEND:-lmdb}
 
 fail() { echo "extract_fc7: $*" >&2; exit 2; }
 [ $# -le 1 ] || fail "one model at most: extract_fc7.sh [WEIGHTS.caffemodel]"
 case $backend in lmdb | leveldb | datumfile | text) ;; *) fail "BACKEND=$backend is none of lmdb, leveldb, datumfile, text" ;; esac
-[ -x "$tools/extract_features" ] || fail "no $tools/extract_features: run make first, or set BUILD to the folder of the build"
 db=examples/imagenet/ilsvrc12_val_lmdb
 [ -d "$db" ] || fail "no $db: run examples/imagenet/create_imagenet.sh first"
 if [ $# -eq 1 ]; then

@@ -5,13 +5,13 @@ set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh compute_image_mean
 db=examples/imagenet/ilsvrc12_train_lmdb
 
 fail() { echo "make_imagenet_mean: $*" >&2; exit 2; }
 [ $# -le 1 ] || fail "one file at most: make_imagenet_mean.sh [OUT.binaryproto]"
 out=${1:-data/ilsvrc12/imagenet_mean.binaryproto}
 [ $# -eq 0 ] || [[ $out = /* ]] || out=$here/$out
-[ -x "$tools/compute_image_mean" ] || fail "no $tools/compute_image_mean: run make first, or set BUILD to the folder of the build"
 [ -d "$db" ] || fail "no $db: run examples/imagenet/create_imagenet.sh first"
 mkdir -p "$(dirname "$out")"
 "$tools/compute_image_mean" --backend=lmdb "$db" "$out"

@@ -5,6 +5,7 @@ set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 
 fail() { echo "resume_training: $*" >&2; exit 2; }
 snapshot=auto
@@ -19,7 +20,6 @@ if [ $# -gt 0 ]; then
   [ "$1" = -- ] || fail "one snapshot at most; flags of train stand behind --"
   shift
 fi
-[ -x "$tools/train" ] || fail "no $tools/train: run make first, or set BUILD to the folder of the build"
 for db in examples/imagenet/ilsvrc12_{train,val}_lmdb; do
   [ -d "$db" ] || fail "no $db: run examples/imagenet/create_imagenet.sh first"
 done
@@ -27,4 +27,4 @@ if [ "$snapshot" = auto ] && [[ "$*" != *snapshot_prefix* ]]; then
   compgen -G 'models/caffenet/caffenet_train_iter_*.solverstate' >/dev/null ||
     fail "no models/caffenet/caffenet_train_iter_*.solverstate to go on from: run examples/imagenet/train_caffenet.sh first"
 fi
-"$tools/train" --solver=models/caffenet/solver.prototxt --snapshot="$snapshot" "$@" 2>&1 | tee -i -ia examples/imagenet/caffenet.log
+"$tools/train" --solver=models/caffenet/solver.prototxt --snapshot="$snapshot" "$@" 2>&1 | tee -ia examples/imagenet/caffenet.log

@@ -4,13 +4,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 
 fail() { echo "train_caffenet: $*" >&2; exit 2; }
 if [ $# -gt 0 ]; then
   [ "$1" = -- ] || fail "flags of train stand behind --: train_caffenet.sh -- $*"
   shift
 fi
-[ -x "$tools/train" ] || fail "no $tools/train: run make first, or set BUILD to the folder of the build"
 for db in examples/imagenet/ilsvrc12_{train,val}_lmdb; do
   [ -d "$db" ] || fail "no $db: run examples/imagenet/create_imagenet.sh first"
 done

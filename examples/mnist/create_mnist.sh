@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh convert_mnist
 
 data/mnist/get_mnist.sh
 rm -rf examples/mnist/mnist_train_lmdb examples/mnist/mnist_test_lmdb

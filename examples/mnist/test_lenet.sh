@@ -2,7 +2,9 @@
 # The accuracy of examples/mnist/lenet_iter_10000.caffemodel, or of the model named, on the 10000 test images of MNIST.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh test
 weights=${1:-examples/mnist/lenet_iter_10000.caffemodel}
 [ -f "$weights" ] || { echo "test_lenet: no $weights: run examples/mnist/train_lenet.sh first, or name a model" >&2; exit 2; }
-"${BUILD:-build/release}/tools/test" --model=models/lenet/train_val.prototxt \
+"$tools/test" --model=models/lenet/train_val.prototxt \
   --weights="$weights" --iterations=100

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh draw_digits train
 
 mkdir -p build/recurrent
 [ -f build/recurrent/digits_test_datumfile ] || "$tools/draw_digits" build/recurrent

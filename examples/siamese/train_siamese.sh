@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
+. examples/need_tools.sh train
 
 data/mnist/get_mnist.sh
 for set in train:train:60000 test:t10k:10000; do
