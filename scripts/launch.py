@@ -284,7 +284,7 @@ def local_processes(workers, servers=0):
 def processes_of(args):
     ways = (bool(args.machinefile), args.local is not None, args.num_workers is not None)
     if sum(ways) != 1:
-        raise UsageError('one of --machinefile=FILE and --local=N is needed, or -n WORKERS [-s SERVERS] [-H HOSTS]')
+        raise UsageError('exactly one of --machinefile=FILE and --local=N is needed, or -n WORKERS [-s SERVERS] [-H HOSTS]')
     if args.num_workers is None and (args.num_servers is not None or args.hosts):
         raise UsageError('-s and -H go with -n WORKERS')
     workers, servers = args.local if args.local is not None else args.num_workers, args.num_servers or 0

@@ -144,7 +144,8 @@ def compare_files(hosts, report, processes, folder_of, command):
         state = {line.split(' ', 2)[2]: line.split(' ', 2)[1] for line in said.splitlines() if line.startswith('file ')}
         bad = [p for p in prototxts if state.get(p, 'missing') == 'missing' or state[p] != hashes.setdefault(p, state[p])]
         report.put(process, 'prototxt', not bad, 'differ' if bad else str(len(prototxts)),
-                   f'{", ".join(bad)}: missing, or not as on rank {processes[0].rank}')
+                   '; '.join(f'{p} is missing' if state.get(p, 'missing') == 'missing' else f'{p} is not the one of rank {processes[0].rank}'
+                             for p in bad))
         gone = [d for d in data if state.get(d, 'missing') == 'missing']
         if process.keys.get('role') != 'server':
             report.put(process, 'data', not gone, f'{len(gone)} missing' if gone else str(len(data)),

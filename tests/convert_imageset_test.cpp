@@ -163,8 +163,8 @@ TEST_F(DataConvertImageset, MistakesOnTheCommandLine) {
   EXPECT_EQ(convert({"--subsampling=1.5"}).code, 2);
   EXPECT_EQ(convert({"--no_such_flag"}).code, 2);
   const Ran backend = convert({"--backend=sqlite"});
-  EXPECT_EQ(backend.code, 4);
-  EXPECT_HAS(backend.err, "unknown back end \"sqlite\"; known are leveldb, lmdb, datumfile");
+  EXPECT_EQ(backend.code, 2);
+  EXPECT_HAS(backend.err, "unknown back end \"sqlite\"; known: leveldb, lmdb, datumfile");
   EXPECT_EQ(left(), std::vector<std::string>{});
   EXPECT_EQ(run({"convert_imageset", "--help"}).code, 0);
   list_ = directory_ + "/nowhere";

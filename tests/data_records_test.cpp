@@ -249,8 +249,7 @@ TEST(SourceOpen, AnyRefusesWhatIsNoneInWords) {
 TEST(SourceOpen, UnknownBackendNamesTheKnown) {
   Result<std::unique_ptr<RecordSource>> source = open_source("sqlite", "x");
   ASSERT_FALSE(source.ok());
-  EXPECT_EQ(source.error().message,
-            "unknown back end \"sqlite\"; known are leveldb, lmdb, datumfile");
+  EXPECT_EQ(source.error().message, "unknown back end \"sqlite\"; known: leveldb, lmdb, datumfile");
   EXPECT_EQ(open_source("LMDB", "/nowhere").error().message.substr(0, 16), "cannot open LMDB");
 }
 

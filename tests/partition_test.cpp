@@ -185,7 +185,7 @@ TEST_P(PartitionTool, MistakesOnTheCommandLine) {
          {"--out_backend=lmdb"});
   if (!list(GetParam()))
     says("cannot be cut into parts of kind imagelist", {"--out_backend=imagelist"});
-  if (!list(GetParam())) says("unknown back end \"sqlite\"", {"--out_backend=sqlite"}, 4);
+  if (!list(GetParam())) says("unknown back end \"sqlite\"", {"--out_backend=sqlite"}, 2);
 }
 
 class PartitionFolder : public PartitionTool {};

@@ -137,10 +137,20 @@ void check_flags() {
     throw ConfigError(Code::kUsage, "--threads is from 0 to 1024");
 }
 
+// Paths are put behind ROOT as they are, as in Caffe.
+void check_root(const std::string& root, const std::string& path) {
+  if (!file_exists(root + path) && file_exists(root + "/" + path))
+    throw ConfigError(Code::kUsage, "there is no ", root + path, ", but ", root + "/" + path,
+                      ": ROOT needs a / at its end");
+}
+
 int report_bad(const std::vector<std::string>& bad, std::uint64_t written,
                const std::string& path) {
   if (bad.empty()) return 0;
-  for (const std::string& line : bad) std::fprintf(stderr, "%s\n", line.c_str());
+  constexpr std::size_t kShown = 20;
+  for (std::size_t i = 0; i < std::min(kShown, bad.size()); ++i)
+    std::fprintf(stderr, "%s\n", bad[i].c_str());
+  if (bad.size() > kShown) std::fprintf(stderr, "... and %zu more\n", bad.size() - kShown);
   std::fprintf(
       stderr, "%s\n",
       str(bad.size(), " bad images were left out; the other ", written, " are in ", path).c_str());
@@ -152,6 +162,7 @@ int body(const std::vector<std::string>& words) {
   check_flags();
   const std::string &list = words[1], &path = words[2];
   const std::vector<ListedImage> images = chosen_images(list);
+  check_root(words[0], images[0].path);
   Conversion out(
       {.tool = "convert_imageset", .backend = FLAGS_backend, .path = path, .total = images.size()});
   std::vector<std::string> bad;

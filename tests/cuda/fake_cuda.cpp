@@ -83,6 +83,21 @@ cudaError_t allocate(void** data, std::size_t bytes) {
   return report(*data ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
+cudaError_t allocate_pinned(void** data, std::size_t bytes, unsigned int) {
+  const std::lock_guard lock(fakes().mutex);
+  if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
+  const cudaError_t result = allocate(data, bytes);
+  fakes().pinned[static_cast<const std::byte*>(*data)] = {bytes, 0};
+  return result;
+}
+
+cudaError_t free_pinned(void* data) {
+  const std::lock_guard lock(fakes().mutex);
+  fakes().pinned.erase(static_cast<const std::byte*>(data));
+  std::free(data);
+  return cudaSuccess;
+}
+
 cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
   if (const cudaError_t error = breaks_by_default(); error != cudaSuccess) return error;
   if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
@@ -102,11 +117,9 @@ cudaError_t free_async(void* data, cudaStream_t) {
   EXPECT_EQ(breaks_by_default(), cudaSuccess) << "memory freed while a stream is captured";
   ++fakes().calls.frees;
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
-  if (const auto found = fakes().blocks.find(static_cast<const std::byte*>(data));
-      found != fakes().blocks.end()) {
-    fakes().pools[static_cast<std::size_t>(found->second.device)].used -= found->second.bytes;
-    fakes().blocks.erase(found);
-  }
+  if (const Fakes::Block* const block = block_of(fakes().blocks, data, 1))
+    fakes().pools[static_cast<std::size_t>(block->device)].used -= block->bytes;
+  fakes().blocks.erase(static_cast<const std::byte*>(data));
   std::free(data);
   return report(cudaSuccess);
 }
@@ -144,13 +157,10 @@ void wait_for(CUstream_st& stream) {
 // As on a GPU: a copy to memory of the host that is not pinned is waited for.
 cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                          cudaStream_t stream) {
-  if (counts_down(fakes().copies_left)) {
-    const std::lock_guard lock(fakes().mutex);
-    fakes().sticky = cudaErrorIllegalAddress;
-  }
+  const std::lock_guard lock(fakes().mutex);
+  if (counts_down(fakes().copies_left)) fakes().sticky = cudaErrorIllegalAddress;
   if (const cudaError_t result = report(cudaSuccess); result != cudaSuccess) return result;
   queue(stream, [=] { std::memcpy(to, from, bytes); });
-  const std::lock_guard lock(fakes().mutex);
   ++fakes().calls.copies;
   if (kind == cudaMemcpyHostToDevice) fakes().calls.uploaded += static_cast<std::int64_t>(bytes);
   if (kind == cudaMemcpyDeviceToHost && !block_of(fakes().pinned, to, bytes)) wait_for(*stream);
@@ -298,21 +308,8 @@ const cuda::Runtime& fake_cuda() {
       .MemPoolSetAttribute = set_attribute,
       .MallocAsync = malloc_async,
       .FreeAsync = free_async,
-      .HostAlloc =
-          [](void** data, std::size_t bytes, unsigned int) {
-            const std::lock_guard lock(fakes().mutex);
-            if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
-            const cudaError_t result = allocate(data, bytes);
-            fakes().pinned[static_cast<const std::byte*>(*data)] = {bytes, 0};
-            return result;
-          },
-      .FreeHost =
-          [](void* data) {
-            const std::lock_guard lock(fakes().mutex);
-            fakes().pinned.erase(static_cast<const std::byte*>(data));
-            std::free(data);
-            return cudaSuccess;
-          },
+      .HostAlloc = allocate_pinned,
+      .FreeHost = free_pinned,
       .MemcpyAsync = memcpy_async,
       // of the default stream alone, on memory that no stream uses yet
       .MemsetAsync =

@@ -101,7 +101,9 @@ parallel::Place place_to_join(const JobFlags& flags) {
                            .num_clients = 2,
                            .master = flags.join,
                            .role = flags.role.empty() ? "worker" : flags.role};
-  parallel::Place place = or_throw(parallel::find_place(two, {}));
+  Result<parallel::Place> found = parallel::find_place(two, {});
+  if (!found.ok()) throw usage("--join=", flags.join, " is not host:port of process 0");
+  parallel::Place place = std::move(found).value();
   place.source = "--join";
   return place;
 }
@@ -240,7 +242,7 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.stall_abort = std::chrono::seconds(flags.stall_abort);
   if (options.token.empty() && !flags.insecure && !stays_on_this_machine(place, options.bind))
     throw usage(
-        "this job's processes are on several machines, and it has no token: any process that "
+        "other machines can reach this job, and it has no token: any process that "
         "reaches a port could join. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the same "
         "secret in all (scripts/launch.py does), or give --insecure");
   if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);

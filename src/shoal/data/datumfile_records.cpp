@@ -138,7 +138,8 @@ Status DatumFileWriter::finish() {
   if (written_ == 0)
     return Error{Code::kData, str("no records were given for ", path_, "; nothing was written")};
   if (mode_ == WriteMode::kNew && file_exists(path_))
-    return Error{Code::kData, str(path_, " was made by another program meanwhile; it is untouched")};
+    return Error{Code::kData,
+                 str(path_, " was made by another program meanwhile; it is untouched")};
   return file_.commit();
 }
 

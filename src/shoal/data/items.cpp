@@ -174,10 +174,6 @@ class ImageItems final : public ItemSource {
 
 }  // namespace
 
-void ItemSource::make_numbers(const Sample&, std::span<float>) const {
-  CHECK(false) << path() << " makes no bytes";
-}
-
 Result<std::unique_ptr<ItemSource>> record_items(std::unique_ptr<RecordSource> source,
                                                  const SequenceOptions& sequence,
                                                  Transform transform, int batch_size) {

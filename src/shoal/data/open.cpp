@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "shoal/base/file.h"
+#include "shoal/base/text.h"
 #include "shoal/data/backends.h"
 #include "shoal/data/datumfile.h"
 #include "shoal/data/record.h"
@@ -29,12 +30,10 @@ Result<const Backend*> find(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return std::tolower(c); });
-  std::string known;
-  for (const Backend& backend : kBackends) {
+  for (const Backend& backend : kBackends)
     if (lower == backend.name) return &backend;
-    known += str(known.empty() ? "" : ", ", backend.name);
-  }
-  return Error{Code::kData, str("unknown back end \"", name, "\"; known are ", known)};
+  return Error{Code::kUsage,
+               str("unknown back end \"", name, "\"", known_words(lower, record_backends()))};
 }
 
 bool is_directory(const std::string& path) {

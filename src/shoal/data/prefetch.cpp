@@ -21,12 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kTick{1000};
 // one thread takes so many of a batch: a lock for each would cost as much as a small copy
 constexpr int kItemsAtOnce = 8;
-constexpr std::uint64_t kBadInARow = 1000;  // then the set is bad, not a record
 constexpr std::uint64_t kBadLogged = 20;
-
-Error bad_record(const ItemSource& source, const Item& item, const Error& why) {
-  return Error{why.code, str("the record ", item.name, " of ", source.path(), " ", why.message)};
-}
 
 Error misfit(const ImageSize& size, const ImageSize& wanted) {
   return Error{Code::kData, str("is ", to_string(size), " where ", to_string(wanted),
@@ -400,17 +395,6 @@ double Prefetch::seconds_waited() const { return machinery_->seconds_waited(); }
 int default_decode_threads(bool decodes_pictures) {
   if (!decodes_pictures) return 1;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 4);
-}
-
-Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad) {
-  Item item;
-  for (item.n = n;; ++item.n) {
-    if (Status read = source.read(item); !read.ok()) return read.error();
-    Result<ItemKind> kind = source.kind(item);
-    if (kind.ok()) return kind;
-    if (on_bad == OnBadRecord::kStop || item.n - n == kBadInARow)
-      return bad_record(source, item, kind.error());
-  }
 }
 
 }  // namespace shoal

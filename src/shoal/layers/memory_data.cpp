@@ -107,7 +107,9 @@ Status MemoryData::set_datums(std::span<const Datum> datums) {
 void MemoryData::forward(Context& ctx, Bottoms, Tops tops) {
   if (labels_.empty())
     return ctx.fail(Error{
-        Code::kData, str("layer '", name(), "' was given no data: call set_data before forward")});
+        Code::kData, str("layer '", name(),
+                         "' was given no data: a C++ program gives it by set_data "
+                         "(examples/cpp_classification); files are read by Data or ImageData")});
   const auto at = static_cast<std::ptrdiff_t>(next_);
   std::copy_n(data_.begin() + at * item_count_, batch_size_ * item_count_, tops[0]->data.out());
   std::copy_n(labels_.begin() + at, batch_size_, tops[1]->data.out());

@@ -1,5 +1,5 @@
-// What forward passes of a net change and updates do not: running sums and the states of
-// sequences. Saved, it can be put back, so that a pass is as if it had not been.
+// Saves and restores what forward passes of a net change and updates do not: running sums and the
+// states of sequences. So a pass can be made as if it had not been.
 #pragma once
 
 #include <vector>

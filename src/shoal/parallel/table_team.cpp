@@ -72,7 +72,8 @@ class TableTeam final : public Team {
     return table_.leave(iteration, std::move(state));
   }
 
-  // What is longer than a body goes in several rounds, which all members count alike.
+  // Texts and numbers that are longer than a body go in several rounds, which all members count
+  // alike.
   Status sum(std::span<double> numbers) override {
     constexpr std::size_t kPiece = table::kMaxBodyBytes / sizeof(double);
     do {

@@ -206,6 +206,7 @@ std::string sentence(const Complaint& complaint, const Place& place,
   if (text == "Expected identifier, got: ")
     return str("the text ends inside ", place.path.empty() ? "a value" : place.path,
                ": a } is missing");
+  if (text.find("found \"=\"") != std::string::npos) return "a value stands behind a :, not a =";
   if (!place.message || !place.field) return text;
   return str("'", place.field->name(), "' of ", place.message->name(), ": ", text,
              type_hint(place));

@@ -217,36 +217,6 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
   return recipe;
 }
 
-void warn_of_idleness(const SolverParameter& param, const std::string& name) {
-  const auto warn = [&](const char* what) { LOG(WARNING) << name << ": " << what; };
-  const std::string& policy = param.lr_policy();
-  const bool falls =
-      policy == "step" || policy == "exp" || (policy == "multistep" && param.stepvalue_size() > 0);
-  if (!param.has_max_iter()) warn("max_iter is not given: nothing is trained");
-  if (!param.has_base_lr()) warn("base_lr is not given: the rate is 0, and nothing is learned");
-  if (falls && !param.has_gamma()) warn("gamma is not given: the rate is 0 from its first fall on");
-  if (param.test_interval() > 0 &&
-      param.test_iter_size() + param.test_net_size() + param.test_net_param_size() == 0)
-    warn("test_interval is given, but test_iter is not: there are no tests");
-  if (!param.layer_wise_reduce())
-    warn("layer_wise_reduce: false has no effect: gradients leave during the backward pass");
-}
-
-void warn_of_gpu_fields(const SolverParameter& param, const std::string& name) {
-  std::vector<std::string> given;
-  const auto note = [&](bool is_given, const char* field) {
-    if (is_given) given.push_back(field);
-  };
-  note(param.precision() != SolverParameter::FLOAT32, "precision");
-  note(param.has_global_grad_scale(), "global_grad_scale");
-  note(param.has_device_list(), "device_list");
-  note(param.device_id() > 0, "device_id");
-  note(param.has_cuda_graphs(), "cuda_graphs");
-  if (!given.empty())
-    LOG(WARNING) << name << ": " << join(given)
-                 << " has no effect on the CPU; solver_mode: GPU or --gpu=0 trains on a GPU";
-}
-
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
   NetParameter net = written_train_net(param, name);
   set_state(net, TRAIN, &param.train_state());

@@ -31,13 +31,6 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name);
 
 Precision precision_of(SolverParameter::Precision precision);
 
-// Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr,
-// and the like.
-void warn_of_idleness(const SolverParameter& param, const std::string& name);
-
-// Names the fields that say how a GPU computes, of a solver that trains on the CPU.
-void warn_of_gpu_fields(const SolverParameter& param, const std::string& name);
-
 // The train net and the test nets, with their states and the solver's sources of data merged in.
 // Throws ConfigError unless there is exactly one source of a train net, and test_iter and
 // test_state have a value for every test net.

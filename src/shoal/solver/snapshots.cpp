@@ -232,7 +232,9 @@ std::string Snapshots::read_files(const std::string& state_file, RunState& run) 
   const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
   if (ours)
     if (const std::string why = why_damaged(stem); !why.empty())
-      throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not whole: ", why);
+      throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not whole: ", why,
+                        ". A copy needs all four files; without the .run and the .manifest it is "
+                        "restored as one of BVLC Caffe");
   if (!state.learned_net().empty()) {
     const std::string model = ours ? model_path(stem) : find_model(state.learned_net(), state_file);
     const NetParameter weights = read_weights(model);

@@ -9,6 +9,7 @@
 #include "shoal/base/log.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/batch_scaling.h"
+#include "shoal/solver/idle_fields.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/snapshot.h"
 

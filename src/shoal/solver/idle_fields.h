@@ -1,0 +1,17 @@
+// Warns of fields of a solver that do nothing, or that make it do nothing.
+#pragma once
+
+#include <string>
+
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal {
+
+// Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr,
+// and the like.
+void warn_of_idleness(const SolverParameter& param, const std::string& name);
+
+// Names the fields that say how a GPU computes, of a solver that trains on the CPU.
+void warn_of_gpu_fields(const SolverParameter& param, const std::string& name);
+
+}  // namespace shoal
