@@ -134,6 +134,19 @@ TEST(Client, AnAnswerForNobodyNeedsNoNumbers) {
   EXPECT_FALSE(rig.client->take(0, RowMessage{0, 3, 1, Part::kWeights, {}}).value());
 }
 
+// The acknowledgement of a row that this worker alone writes.
+TEST(Client, AnAcknowledgementBringsNoNumbers) {
+  std::vector<Row> own = rows({0});
+  own[0].writer = 0;
+  ClientRig rig(own);
+  rig.push(0, 3);
+  EXPECT_EQ("push 0@3", rig.said());
+  RowMessage answer{0, 4, 1, Part::kWeights, {}};
+  EXPECT_TRUE(rig.client->place(answer, own[0].length * sizeof(float)).empty());
+  EXPECT_FALSE(rig.client->keeps(answer));
+  EXPECT_TRUE(rig.client->take(0, answer).value());
+}
+
 TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
   ClientRig rig(rows({0}));
   rig.get(0, 0);

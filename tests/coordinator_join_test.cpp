@@ -16,6 +16,26 @@ using table::Want;
 using Words = std::vector<std::string>;
 using Process = CoordinatorRig::Process;
 
+TEST(Roster, MustNumberAllInTheOrderOfRanks) {
+  const auto said = [](const table::RosterBody& roster) {
+    const auto decoded = table::decode<table::RosterBody>(encode(roster));
+    return decoded.ok() ? "" : decoded.error().message;
+  };
+  table::RosterBody roster;
+  roster.processes.resize(3);
+  for (table::Rank rank = 0; rank < 3; ++rank) {
+    roster.processes[rank].rank = rank;
+    roster.processes[rank].worker = static_cast<std::int32_t>(rank);
+  }
+  EXPECT_EQ("A Roster has no worker or no server", said(roster));
+  roster.processes[1].server = 0;
+  EXPECT_EQ("", said(roster));
+  roster.processes[2].worker = 3;
+  EXPECT_EQ("A Roster has worker 3 of rank 2 where worker 2 is due", said(roster));
+  roster.processes[0].rank = 5;
+  EXPECT_EQ("A Roster has rank 5 in the place of rank 0", said(roster));
+}
+
 TEST(CoordinatorJoin, AllGetTheSameRosterWhateverTheOrder) {
   in_every_order(4, [](const std::vector<std::uint32_t>& order) {
     CoordinatorRig job(4, 99);

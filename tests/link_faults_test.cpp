@@ -92,8 +92,8 @@ TEST(LinkRefuses, OtherVersions) {
   Ends ends;
   PlainSocket newer(ends.listener.port);
   newer.hear(kHeaderSize + 20);
-  newer.say(whole(Hello{.lowest = 8, .highest = 9}));
-  EXPECT_SAYS("speaks versions 8 to 9 of the protocol, the other only 7",
+  newer.say(whole(Hello{.lowest = 9, .highest = 10}));
+  EXPECT_SAYS("speaks versions 9 to 10 of the protocol, the other only 8",
               reason_in(newer.hear_all()));
   PlainSocket newest(ends.listener.port);
   newest.hear(kHeaderSize + 20);
@@ -102,13 +102,13 @@ TEST(LinkRefuses, OtherVersions) {
   PlainListener listener;
   std::thread answers([&] {
     PlainSocket socket = listener.accept();
-    socket.say(whole(Challenge{8, 9, {}}));
-    EXPECT_SAYS("versions 8 to 9", reason_in(socket.hear_all()));
+    socket.say(whole(Challenge{9, 10, {}}));
+    EXPECT_SAYS("versions 9 to 10", reason_in(socket.hear_all()));
   });
   const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
   answers.join();
   ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("versions 8 to 9", link.error().message);
+  EXPECT_SAYS("versions 9 to 10", link.error().message);
   EXPECT_FALSE(worth_another_try(link.error()));
 }
 

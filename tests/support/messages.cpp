@@ -222,14 +222,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{7, 7, first}},
+      {"challenge", Challenge{8, 8, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{7, 7, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("87357238736332e3df5c63a575be523c675e058c1ba09423cf78cfd5f7ea7f6c")}},
+       Hello{8, 8, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("b5e1f52f59bac5f76488a5cb72b5cce0f30680e2a2c3b98cc63ea639895b15f7")}},
       {"welcome",
-       Welcome{7, 0, 0x99aabbccddeeff00,
-               digest_of("0eb19a62168cda7cbf78d59b1480524b6eeef939e5b8c6aa44b86cec3377334e")}},
+       Welcome{8, 0, 0x99aabbccddeeff00,
+               digest_of("40d65ec6b87ffbeadb35cebbfb21667590fae8e47d5b9d0eebf5b555670eeddf")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},

@@ -22,11 +22,11 @@ enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
-  std::uint16_t lowest = 7, highest = 7;
+  std::uint16_t lowest = 8, highest = 8;
   Nonce nonce{};
 };
 struct Hello {
-  std::uint16_t lowest = 7, highest = 7;  // versions of the protocol it speaks
+  std::uint16_t lowest = 8, highest = 8;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
   Rank rank = 0;  // of the connecting process
   // A number drawn at its start: a process that was started again has another.
@@ -37,7 +37,7 @@ struct Hello {
   Digest proof{};
 };
 struct Welcome {
-  std::uint16_t version = 7;
+  std::uint16_t version = 8;
   Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above

@@ -29,6 +29,7 @@ struct Member {
   Clock clock = -1;                       // last heard of
   double weight = 0;                      // as in the roster
   std::optional<double> bandwidth;        // of its server, once something was said of it
+  bool told_to_leave = false;             // and it cannot: a warning said so
   bool works() const { return worker >= 0; }
   bool serves() const { return server >= 0; }
   bool active() const { return works() && !done; }

@@ -155,8 +155,9 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   // the others hear of it when the next generation begins
   const bool asks = body.value().at_end || !member.works();
   if (const std::string why = finished_ ? "" : why_it_stays(rank); !why.empty()) {
-    members.warn(str(members.name(rank), " is told to leave, and ", why,
-                     ": the whole job stops, to be continued"));
+    if (!std::exchange(member.told_to_leave, true))
+      members.warn(str(members.name(rank), " is told to leave, and ", why,
+                       ": the whole job stops, to be continued"));
     agreement.want(Want::kRequeue);
     if (asks) members.say(rank, Answer{Topic::kLeave, ask.clock, encode_may_leave(false)});
     return {};

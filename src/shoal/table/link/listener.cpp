@@ -143,7 +143,7 @@ Result<Listener> Listener::create(IoThreads& threads, const std::string& address
   asio::io_context& io = io_of(strand);
   const auto cannot = [&](const error_code& error, const std::string& more) {
     return Error{Code::kUsage, str("Cannot listen on ", address, ", port ", port, ": ",
-                                   error.message(), more, ".")};
+                                   error.message(), more, more.ends_with("?") ? "" : ".")};
   };
   error_code error;
   const auto found =
@@ -153,7 +153,8 @@ Result<Listener> Listener::create(IoThreads& threads, const std::string& address
   const tcp::endpoint endpoint = found.begin()->endpoint();
   tcp::acceptor acceptor(io);
   error = listen(acceptor, endpoint);
-  if (error == asio::error::address_in_use) return cannot(error, next_free(io, endpoint));
+  if (error == asio::error::address_in_use)
+    return cannot(error, next_free(io, endpoint) + ". Is this process of the job running already?");
   if (error)
     return cannot(
         error, error == asio::error::access_denied ? " (ports below 1024 are the system's)" : "");
