@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # Sourced with the names of tools, after `tools` was set: ends the script that sources it, before it does anything, if one is not built.
 for tool in "$@"; do
   if [ ! -x "$tools/$tool" ]; then

@@ -70,6 +70,7 @@ class Copy(unittest.TestCase):
             (self.root / part).mkdir(parents=True)
             for script in (ROOT / part).glob('*.sh'):
                 shutil.copy(script, self.root / part)
+        shutil.copy(ROOT / 'examples/need_tools.sh', self.root / 'examples')
         (self.root / 'models/caffenet').mkdir(parents=True)
         shutil.copy(ROOT / 'models/caffenet/solver.prototxt', self.root / 'models/caffenet')
         (self.root / 'models/caffenet/train_val.prototxt').write_text(NET)

@@ -156,6 +156,15 @@ TEST(CoordinatorRounds, WhoIsDoneIsNotWaitedFor) {
             "share 10 can have no answer: worker 0, rank 0 (host a), is done already");
 }
 
+TEST(CoordinatorRounds, AGatherThatNoAnswerHoldsEndsTheJob) {
+  CoordinatorRig job = CoordinatorRig::joined(3);
+  const std::string third(table::kMaxBodyBytes / 3, 'x');
+  for (const std::uint32_t rank : {0u, 1u, 2u}) (void)job.ask(rank, Topic::kGather, 1, third).ok();
+  ASSERT_NE(job.coordinator.ended(), nullptr);
+  EXPECT_EQ(job.coordinator.ended()->message,
+            "what workers said of their states has 16777227 bytes; at most 16777216 can be sent");
+}
+
 TEST(CoordinatorRounds, GatherKeepsThePlaceOfAWorkerThatIsDone) {
   CoordinatorRig job = CoordinatorRig::joined(3);
   ASSERT_TRUE(job.ask(1, Topic::kDone, 100).ok());

@@ -21,6 +21,7 @@ class Numbers final : public ItemSource {
   const std::string& path() const override { return path_; }
   Status read(Item& item) override {
     if (item.n == broken) return Error{Code::kData, "the source broke"};
+    if (item.n == too_large) throw std::bad_alloc();
     item.name = str("#", item.n);
     return {};
   }
@@ -33,6 +34,7 @@ class Numbers final : public ItemSource {
       }
     }
     if (bad && bad(item.n)) return Error{Code::kData, "is bad"};
+    if (item.n == too_large_when_made) throw std::bad_alloc();
     const std::span<float> numbers = sample.resize({2, 1, width ? width(item.n) : 1});
     std::ranges::fill(numbers, static_cast<float>(item.n) + 0.5f);
     numbers[0] = static_cast<float>(item.n);
@@ -46,7 +48,8 @@ class Numbers final : public ItemSource {
   }
   std::function<bool(std::uint64_t)> bad;
   std::function<int(std::uint64_t)> width;  // of item n, if not 1
-  std::uint64_t broken = ~std::uint64_t{0};
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  std::uint64_t broken = kNone, too_large = kNone, too_large_when_made = kNone;
   mutable std::atomic<int> made = 0;
   bool held = false;  // make waits for let_go
   mutable Mutex mutex;
@@ -107,6 +110,29 @@ std::vector<int> count_from(int first, int count) {
   std::vector<int> numbers;
   for (int i = 0; i < count; ++i) numbers.push_back(first + i);
   return numbers;
+}
+
+// No exception leaves a thread, which would end the process.
+TEST(DataPrefetch, WantOfMemoryIsAnError) {
+  for (const bool when_made : {false, true})
+    for (const OnBadRecord on_bad : {OnBadRecord::kStop, OnBadRecord::kSkip}) {
+      Numbers source;
+      (when_made ? source.too_large_when_made : source.too_large) = 5;
+      PrefetchOptions some = options(4, 2);
+      some.on_bad = on_bad;
+      Prefetch prefetch(source, some);
+      ASSERT_TRUE(prefetch.next().ok());
+      const Result<const Batch*> second = prefetch.next();
+      if (when_made && on_bad == OnBadRecord::kSkip) {
+        EXPECT_TRUE(second.ok()) << "a record that cannot be made is left out";
+        continue;
+      }
+      ASSERT_FALSE(second.ok());
+      EXPECT_EQ(second.error().code, Code::kConfig);
+      EXPECT_EQ(second.error().message,
+                "out of memory for batches of 4 records of numbers; a smaller batch_size or "
+                "prefetch may fit");
+    }
 }
 
 TEST(DataPrefetch, BatchesComeInOrderWhateverTheThreads) {

@@ -288,8 +288,8 @@ void warn_of_job_flags() {
     if (given(flag)) idle.push_back(str("--", flag));
   if (!idle.empty())
     LOG(WARNING) << join(idle) << (idle.size() == 1 ? " has" : " have")
-                 << " no effect on a process that trains alone: a job's come with --machinefile, "
-                    "--num_clients or a launcher (docs/cluster.md)";
+                 << " no effect on a process that trains alone; --machinefile, --num_clients or a "
+                    "launcher makes it one of a job (docs/cluster.md)";
 }
 
 Status serve(table::Service& service) {

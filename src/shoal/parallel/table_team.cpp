@@ -88,16 +88,17 @@ class TableTeam final : public Team {
     std::vector<double> sizes(static_cast<std::size_t>(size_));
     sizes[static_cast<std::size_t>(index())] = static_cast<double>(mine.size());
     if (Status status = sum(sizes); !status.ok()) return status.error();
-    // the answer has a piece of each, and its length
-    const std::size_t piece = table::kMaxBodyBytes / sizes.size() - sizeof(std::uint32_t);
+    // half of the answer is for these pieces and their lengths, half for members that left
+    const std::size_t piece = table::kMaxBodyBytes / 2 / sizes.size() - sizeof(std::uint32_t);
     std::vector<std::string> whole(chief() ? sizes.size() : 0);
     std::size_t at = 0;
     do {
       const Result<std::vector<std::string>> pieces =
           gather_piece(mine.substr(std::min(at, mine.size()), piece));
       if (!pieces.ok()) return pieces.error();
+      // what a member left behind is whole in each answer
       for (std::size_t member = 0; member < whole.size(); ++member)
-        whole[member] += pieces.value()[member];
+        if (at == 0 || sizes[member] > 0) whole[member] += pieces.value()[member];
       at += piece;
     } while (static_cast<double>(at) < *std::ranges::max_element(sizes));
     return whole;

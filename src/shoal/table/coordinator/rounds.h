@@ -129,7 +129,7 @@ class Rounds {
     }
     return numbers_to_bytes(total);
   }
-  std::string gathered(const Round& round) const {
+  Result<std::string> gathered(const Round& round) const {
     std::string bytes;
     for (const Rank rank : members_.workers()) {
       const auto body = round.find(rank), stands_in = stand_ins_.find(rank);
@@ -141,6 +141,9 @@ class Rounds {
       put_le(bytes, static_cast<std::uint32_t>(part.size()));
       bytes += part;
     }
+    if (bytes.size() > kMaxBodyBytes)
+      return broken("what workers said of their states has ", bytes.size(), " bytes; at most ",
+                    kMaxBodyBytes, " can be sent");
     return bytes;
   }
 
