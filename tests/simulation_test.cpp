@@ -267,7 +267,8 @@ TEST(Simulation, RefusesAClusterThatMakesNoSense) {
     const char* why;
   } cases[] = {{"server { }", "there is no worker"},
                {"worker { server: false compute { ms: 1 } }", "there is no server"},
-               {"worker { }", "needs ms"},
+               {"worker { compute { ms: 1 } } worker { }",
+                "cluster, worker { } 2: a worker's compute needs ms"},
                {"worker { compute { ms: -1 } }", "ms is -1"},
                {"worker { compute { ms: 1 speed: 0 } }", "speed is 0"},
                {"worker { compute { ms: 1 } slowdown { from: 2 to: 1 } }", "from 2 to 1"},

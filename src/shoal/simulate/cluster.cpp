@@ -17,7 +17,7 @@ class Reader {
  public:
   explicit Reader(const std::string& name) : name_(name) {}
 
-  Cluster read(const ClusterParameter& param) const {
+  Cluster read(const ClusterParameter& param) {
     Cluster cluster;
     cluster.shared = param.sharing() == ClusterParameter::PER_PROCESS;
     cluster.overlap = param.overlap();
@@ -32,13 +32,20 @@ class Reader {
       process.seconds_per_byte = not_negative(ns, field) / 1e9;
       cluster.processes.insert(cluster.processes.end(), group.count(), process);
     };
-    for (const WorkersParameter& workers : param.worker())
+    int number = 0;
+    for (const WorkersParameter& workers : param.worker()) {
+      group_ = str(", worker { } ", ++number);
       add(workers,
           {.server = workers.has_server() ? workers.server() : param.server_size() == 0,
            .compute = compute_of(workers)},
           workers.server_ns_per_byte(), "server_ns_per_byte");
-    for (const ServersParameter& servers : param.server())
+    }
+    number = 0;
+    for (const ServersParameter& servers : param.server()) {
+      group_ = str(", server { } ", ++number);
       add(servers, {.worker = false, .server = true}, servers.ns_per_byte(), "ns_per_byte");
+    }
+    group_.clear();
     if (cluster.workers() == 0) throw wrong("there is no worker: nobody trains");
     if (cluster.servers() == 0) throw wrong("there is no server: nobody holds the weights");
     return cluster;
@@ -47,7 +54,7 @@ class Reader {
  private:
   template <class... Args>
   ConfigError wrong(const Args&... args) const {
-    return ConfigError(Code::kConfig, name_, ": ", args...);
+    return ConfigError(Code::kConfig, name_, group_, ": ", args...);
   }
 
   double not_negative(double value, const char* field) const {
@@ -95,9 +102,15 @@ class Reader {
     return slow;
   }
 
+  std::string text_of(const std::string& path) const {
+    Result<std::string> text = read_file(path);
+    if (!text.ok()) throw wrong(text.error().message);
+    return std::move(text).value();
+  }
+
   std::vector<double> read_trace(const std::string& path, double speed) const {
     std::vector<double> seconds;
-    for (const std::string& line : split(or_throw(read_file(path)), '\n')) {
+    for (const std::string& line : split(text_of(path), '\n')) {
       if (line[0] == '#') continue;
       char* end = nullptr;
       const double ms = std::strtod(line.c_str(), &end);
@@ -113,7 +126,7 @@ class Reader {
   // Lines of `time`: "... conv1\tforward: 1.5 ms." and the same with backward.
   std::vector<Compute::Layer> read_layers(const std::string& path) const {
     std::vector<Compute::Layer> layers;
-    for (const std::string& line : split(or_throw(read_file(path)), '\n')) {
+    for (const std::string& line : split(text_of(path), '\n')) {
       for (const auto& [words, time] : {std::pair("\tforward: ", &Compute::Layer::forward),
                                         std::pair("\tbackward: ", &Compute::Layer::backward)}) {
         const std::size_t at = line.find(words);
@@ -131,6 +144,7 @@ class Reader {
   }
 
   const std::string& name_;
+  std::string group_;  // that is being read: ", worker { } 2"
 };
 
 }  // namespace
