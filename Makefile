@@ -20,10 +20,13 @@ PROTOC   ?= protoc
 CUDA_HOME  ?= /usr/local/cuda
 NVCC     ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc))
 CUDA     ?= $(if $(and $(NVCC),$(wildcard /proc/driver/nvidia/version)),1,0)
-CUDA_ARCHS ?= 90
+# Of the GPUs that are here, or else 90 (Hopper).
+ifndef CUDA_ARCHS
+CUDA_ARCHS := $(or $(strip $(if $(filter 1,$(CUDA)),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un))),90)
+endif
 archs     = $(if $(filter all,$(CUDA_ARCHS)),75 80 86 89 90 100 120,$(CUDA_ARCHS))
 NVCCFLAGS += -std=c++20 -O2 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter --extended-lambda --expt-relaxed-constexpr -Iinclude -Isrc \
-             $(foreach a,$(archs),-gencode arch=compute_$(a),code=sm_$(a)) -gencode arch=compute_$(lastword $(archs)),code=compute_$(lastword $(archs))
+             $(foreach a,$(archs),-gencode arch=compute_$(a),code=sm_$(a)) $(foreach a,$(sort $(lastword $(archs)) $(if $(filter all,$(CUDA_ARCHS)),90)),-gencode arch=compute_$(a),code=compute_$(a))
 # Sums by MPI: MPI=1 or 0; otherwise 1 where mpicxx knows an mpi.h.
 MPI_SAYS := $(shell mpicxx --showme 2>/dev/null || mpicxx -show 2>/dev/null)
 MPI_CFLAGS ?= $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SAYS)))

@@ -209,6 +209,28 @@ TEST_P(CudaKernels, PoolingKeepsChannelsLast) {
         }
 }
 
+// Numbers of 16 bits in plain order, or the gradient alone.
+TEST_P(CudaKernels, LrnTakesPlainOrder) {
+  constexpr int kChannels = 11;
+  const Shape x{2, kChannels, 5, 7};
+  using Region = ops::LrnDesc::Region;
+  for (const Region region : {Region::kAcross, Region::kWithin})
+    for (const int channels : {1, kChannels})
+      expect_same_in_all_types({{str(region == Region::kAcross ? "LRN across, " : "LRN within, ",
+                                     channels == 1 ? "plain" : "its gradient plain"),
+                                 {drawn(x), blank(x), drawn(x), blank(x)},
+                                 [=](Context& ctx, Ts& t) {
+                                   const ops::LrnDesc desc{region, 2,    kChannels, 5, 7,
+                                                           5,      1.5f, 0.75f,     2};
+                                   const auto kernel = plain(&ops::Backend::lrn, desc, ctx);
+                                   put_channels_last(ctx, t[0], channels, channels == 1 ? 1 : 35);
+                                   put_channels_last(ctx, t[2], 1, 1);
+                                   kernel->forward(ctx, t[0], t[1]);
+                                   kernel->backward(ctx, t[0], t[2], t[3]);
+                                 },
+                                 kRounding}});
+}
+
 TEST_P(CudaKernels, NormalizationsKeepChannelsLast) {
   for (const int channels : {11, 16}) {
     const Shape x{2, channels, 5, 7}, c{channels};

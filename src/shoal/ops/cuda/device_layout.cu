@@ -12,14 +12,16 @@ namespace {
 
 constexpr int kTile = 32, kRows = 8;  // of a block: a tile of kTile x kTile, kRows at a time
 
-// Each of gridDim.z matrices (rows, columns) becomes its transpose.
+// Each of gridDim.z matrices (rows, columns) becomes its transpose. Blocks go over the tiles of a
+// row, `across` of them, then over rows of tiles: of the axes of a grid the first alone is long
+// enough for all tiles.
 template <class From, class To>
-__global__ void transpose_kernel(std::int64_t rows, std::int64_t columns, const From* from,
-                                 To* to) {
+__global__ void transpose_kernel(std::int64_t rows, std::int64_t columns, unsigned across,
+                                 const From* from, To* to) {
   __shared__ float tile[kTile][kTile + 1];  // one more, so that columns fall into other banks
   const std::int64_t matrix = std::int64_t{blockIdx.z} * rows * columns,
-                     left = std::int64_t{blockIdx.x} * kTile,
-                     top = std::int64_t{blockIdx.y} * kTile;
+                     left = std::int64_t{blockIdx.x % across} * kTile,
+                     top = std::int64_t{blockIdx.x / across} * kTile;
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   for (int r = y; r < kTile; r += kRows)
     if (top + r < rows && left + x < columns)
@@ -56,13 +58,15 @@ void transpose(shoal::cuda::CudaStream& stream, const Matrices& all, const From*
     return;
   }
   constexpr std::int64_t kMostMatrices = 65535;  // of a launch: the limit of a grid's third axis
+  const auto tiles = [](std::int64_t length) {
+    return static_cast<unsigned>((length + kTile - 1) / kTile);
+  };
   for (std::int64_t first = 0; first < all.count; first += kMostMatrices) {
-    const dim3 grid(static_cast<unsigned>((all.columns + kTile - 1) / kTile),
-                    static_cast<unsigned>((all.rows + kTile - 1) / kTile),
+    const dim3 grid(tiles(all.columns) * tiles(all.rows), 1,
                     static_cast<unsigned>(std::min(kMostMatrices, all.count - first)));
     const std::int64_t done = first * all.rows * all.columns;
-    transpose_kernel<<<grid, dim3(kTile, kRows), 0, stream.handle()>>>(all.rows, all.columns,
-                                                                       from + done, to + done);
+    transpose_kernel<<<grid, dim3(kTile, kRows), 0, stream.handle()>>>(
+        all.rows, all.columns, tiles(all.columns), from + done, to + done);
     stream.check_launch("transpose");
   }
 }

@@ -148,7 +148,9 @@ class LrnOf final : public LrnKernel {
   }
 
  private:
-  const Lrn& lrn(const Order& order) const { return order.layout ? last_ : plain_; }
+  const Lrn& lrn(const Order& order) const {
+    return as_channels_last(order.layout) ? last_ : plain_;
+  }
 
   Lrn plain_, last_;  // for both orders
   BroadcastDims dims_;

@@ -37,7 +37,8 @@ class CudaMemory final : public Memory {
       std::size_t available = 0, total = 0;
       runtime.MemGetInfo(&available, &total);
       check(result, "allocating ", bytes(), " bytes on GPU ", ordinal_, ", where ", available,
-            " of ", total, " bytes are free (a smaller batch needs less)");
+            " of ", total, " bytes are free",
+            result == cudaErrorMemoryAllocation ? " (a smaller batch needs less)" : "");
     }
     data_ = static_cast<std::byte*>(data);
     check(runtime.MemsetAsync(data, 0, size, nullptr), "clearing ", bytes(), " bytes on GPU ",
@@ -111,11 +112,13 @@ void CudaDevice::reset_peak_bytes() const {
         "counting the peak memory of GPU ", ordinal_, " anew");
 }
 
-// Where no more memory can be pinned, copies are slower and the same.
+// Where no more memory can be pinned, copies are slower and the same. A thread that chose no GPU
+// would open GPU 0 for it.
 std::shared_ptr<Memory> CudaDevice::allocate_on_host(std::size_t bytes) const {
   void* data = nullptr;
-  if (runtime_.HostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable) ==
-      cudaSuccess)
+  if (runtime_.SetDevice(ordinal_) == cudaSuccess &&
+      runtime_.HostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable) ==
+          cudaSuccess)
     return std::make_shared<PinnedMemory>(data, bytes, runtime_);
   runtime_.GetLastError();  // forgotten
   return host_memory(bytes);

@@ -54,8 +54,13 @@ const Runtime& runtime() {
 }
 
 void fail(cudaError_t result, const std::string& what) {
+  const bool is_other = result == cudaErrorNoKernelImageForDevice ||
+                        result == cudaErrorUnsupportedPtxVersion || result == cudaErrorInvalidPtx;
   throw DeviceError(
-      str(what, ": CUDA says ", cudaGetErrorName(result), ", ", cudaGetErrorString(result)));
+      str(what, ": CUDA says ", cudaGetErrorName(result), ", ", cudaGetErrorString(result),
+          is_other ? ". This build has no code for this GPU: make CUDA_ARCHS=NN, its compute "
+                     "capability without the dot, or CUDA_ARCHS=all"
+                   : ""));
 }
 
 }  // namespace shoal::cuda
