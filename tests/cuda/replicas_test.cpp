@@ -27,6 +27,39 @@ Devices fake_gpus(int count) {
 // NCCL refuses them, so that sums go through the host.
 Devices same_gpu(int count) { return Devices(static_cast<std::size_t>(count), &fake_gpu()); }
 
+// The thread that asks GPUs how they are ends all sums, so that no other GPU waits for a failed
+// one.
+TEST(DeviceSums, AFailedGpuEndsThem) {
+  std::vector<std::unique_ptr<Context>> made;
+  std::vector<Context*> contexts;
+  for (const Device* gpu : fake_gpus(3)) {
+    made.push_back(std::make_unique<Context>(Context::Options{.device = gpu}));
+    contexts.push_back(made.back().get());
+  }
+  ops::Why why;
+  const auto sums = ops::make_device_sums(contexts, 1, why);
+  ASSERT_TRUE(sums) << why;
+  sums->throw_if_failed();
+  Tensor x(Shape{4});
+  x.host_out()[0] = 1;
+  fail_copy(1);  // and all that follows, as after a fault
+  EXPECT_THROW((void)x.read(*contexts[1]), DeviceError);
+  std::string said;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (said.empty() && std::chrono::steady_clock::now() < deadline) {
+    try {
+      sums->throw_if_failed();
+    } catch (const DeviceError& error) {
+      said = error.what();
+    }
+  }
+  reset_fakes();
+  EXPECT_HAS(said, "the sums of all GPUs of this process were ended: ");
+  EXPECT_HAS(said, "cudaErrorIllegalAddress");
+  EXPECT_THROW(sums->start(0), DeviceError);
+  EXPECT_THROW(sums->take(0, 0), DeviceError);
+}
+
 TEST(DeviceSums, SumIntoTheFirstAndCopyFromIt) {
   std::vector<std::unique_ptr<Context>> made;
   std::vector<Context*> contexts;

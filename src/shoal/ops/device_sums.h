@@ -19,6 +19,9 @@ class DeviceSums {
     kCopy,  // those of the others become those of context 0
   };
   virtual ~DeviceSums() = default;
+  // Throws if a device has failed. The sums of all were ended then: what they made is not to be
+  // used, and the other functions throw, too. Any thread.
+  virtual void throw_if_failed() = 0;
   // The slot begins when what is queued on this context now has been done. On the context's thread.
   // The tensors, in plain order, stay where they are until take().
   virtual void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) = 0;

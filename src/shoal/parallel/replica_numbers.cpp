@@ -150,6 +150,7 @@ class ByDevices final : public ReplicaNumbers {
     offer(0, layer);
     if (has_params(layer)) start(layer);
   }
+  void throw_if_failed() override { sums_->throw_if_failed(); }
   bool summed(int layer) override { return !has_params(layer) || sums_->done(layer); }
   void finish(int layer) override {
     if (has_params(layer)) sums_->take(0, layer);

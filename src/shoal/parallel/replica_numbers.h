@@ -26,6 +26,9 @@ class ReplicaNumbers {
   // Whether the sum has been made; finish() makes nets[0]'s later work come after it.
   virtual bool summed(int) { return true; }
   virtual void finish(int) {}
+  // Throws DeviceError if sums were ended since a device failed: what was made of them is not to
+  // be used.
+  virtual void throw_if_failed() {}
   // No replica computes: makes nets[0]'s running sums the sums of all.
   virtual void sum_running() = 0;
 };

@@ -127,6 +127,7 @@ class Replicas final : public ForwardingUpdater {
         std::ranges::all_of(others_, [](const auto& other) { return std::isfinite(other->loss); });
     Result<StepOutcome> outcome = StepOutcome::kRefused;
     if (finite || how != StepEnd::kUpdate) outcome = inner().end_step(how);
+    numbers_->throw_if_failed();
     if (!outcome.ok() || how == StepEnd::kSkip) return outcome;
     if (outcome.value() == StepOutcome::kApplied)
       average_running_sums();

@@ -1,10 +1,12 @@
 #include "shoal/ops/cuda/nccl_sums.h"
 
+#include <chrono>
 #include <deque>
 #include <set>
+#include <thread>
 
 #include "shoal/base/error.h"
-#include "shoal/base/log.h"
+#include "shoal/base/mutex.h"
 #include "shoal/ops/cuda/nccl.h"
 #include "shoal/ops/cuda/numbers.h"
 #include "shoal/tensor/cuda/device.h"
@@ -23,7 +25,8 @@ struct Member {
       : context(of),
         stream(shoal::cuda::stream_of(of)),
         own(stream.runtime(), stream.ordinal(),
-            static_cast<const shoal::cuda::CudaDevice&>(of.device()).default_stream()) {
+            static_cast<const shoal::cuda::CudaDevice&>(of.device()).default_stream()),
+        health(stream.runtime(), stream.ordinal()) {
     for (int slot = 0; slot < slots; ++slot) {
       offered.emplace_back(stream.runtime(), stream.ordinal());
       done.emplace_back(stream.runtime(), stream.ordinal());
@@ -33,10 +36,13 @@ struct Member {
   Context& context;
   CudaStream& stream;                        // on which it computes
   CudaStream own;                            // on which it sums and copies
+  CudaEvent health;                          // of the watch's thread
   std::deque<CudaEvent> offered, done;       // by slot
   std::vector<std::vector<float*>> numbers;  // by slot
 };
 
+// A GPU that fails leaves those that sum with it waiting for ever, and the threads that wait for
+// them. So a thread asks all GPUs how they are, and ends all sums when one has failed.
 class NcclSums final : public DeviceSums {
  public:
   NcclSums(std::span<Context* const> contexts, int slots, const Nccl& nccl)
@@ -50,13 +56,26 @@ class NcclSums final : public DeviceSums {
     check(nccl_,
           nccl_.CommInitAll(comms_.data(), static_cast<int>(ordinals.size()), ordinals.data()),
           "connecting GPUs");
+    watch_ = std::jthread([this] { watch(); });
   }
   ~NcclSums() override {
     try {
       for (Member& member : members_) member.own.synchronize();
     } catch (const DeviceError&) {  // which a failed GPU has told before
     }
-    for (const ncclComm_t comm : comms_) nccl_.CommDestroy(comm);
+    {
+      MutexLock lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_all();
+    watch_.join();
+    if (failure_.empty())
+      for (const ncclComm_t comm : comms_) nccl_.CommDestroy(comm);
+  }
+
+  void throw_if_failed() override {
+    MutexLock lock(mutex_);
+    throw_failure();
   }
 
   void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) override {
@@ -75,6 +94,8 @@ class NcclSums final : public DeviceSums {
   }
 
   void start(int slot) override {
+    MutexLock lock(mutex_);  // or the watch could end what is begun here
+    throw_failure();
     const auto at = static_cast<std::size_t>(slot);
     for (Member& member : members_) member.offered[at].hold(member.own);
     check(nccl_, nccl_.GroupStart(), "beginning a sum of GPUs");
@@ -85,15 +106,48 @@ class NcclSums final : public DeviceSums {
   }
 
   bool done(int slot) override {
+    throw_if_failed();
     return members_[0].done[static_cast<std::size_t>(slot)].reached();
   }
 
   void take(int context, int slot) override {
+    throw_if_failed();
     Member& member = members_[static_cast<std::size_t>(context)];
     member.done[static_cast<std::size_t>(slot)].hold(member.stream);
   }
 
  private:
+  static constexpr std::chrono::milliseconds kTick{200};
+
+  void throw_failure() REQUIRES(mutex_) {
+    if (!failure_.empty())
+      throw DeviceError(str("the sums of all GPUs of this process were ended: ", failure_));
+  }
+
+  void watch() {
+    MutexLock lock(mutex_);
+    while (!changed_.wait_for(mutex_, kTick, [this]() REQUIRES(mutex_) { return is_over_; })) {
+      failure_ = trouble();
+      if (failure_.empty()) continue;
+      for (const ncclComm_t comm : comms_) nccl_.CommAbort(comm);
+      return;
+    }
+  }
+  // Of a GPU or of NCCL; "" if there is none.
+  std::string trouble() {
+    try {
+      for (Member& member : members_) member.health.record(member.own);
+      for (const ncclComm_t comm : comms_) {
+        ncclResult_t state = ncclSuccess;
+        check(nccl_, nccl_.CommGetAsyncError(comm, &state), "asking after sums of GPUs");
+        if (state != ncclInProgress) check(nccl_, state, "summing on GPUs");
+      }
+      return "";
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+  }
+
   static float* numbers(Context& ctx, bool first, Use use, Tensor& tensor) {
     if (use == Use::kSum && first) return mut(ctx, tensor);
     if (use == Use::kCopy && !first) return write(ctx, tensor);
@@ -117,6 +171,11 @@ class NcclSums final : public DeviceSums {
   std::vector<std::vector<std::size_t>> counts_;  // by slot, of its tensors
   std::deque<Member> members_;
   std::vector<ncclComm_t> comms_;
+  Mutex mutex_;
+  Condition changed_;
+  std::string failure_ GUARDED_BY(mutex_);  // for which the sums were ended
+  bool is_over_ GUARDED_BY(mutex_) = false;
+  std::jthread watch_;
 };
 
 }  // namespace
