@@ -82,6 +82,16 @@ const std::string kBranches =
     euclid("ip", "t") + "layer { name: 'act' type: 'TanH' bottom: 'ip' top: 'act' }\n" +
     euclid("act", "t", "loss2");
 
+// It would give the maker's top four axes.
+TEST(NetTest, MvnInPlaceLeavesTheShape) {
+  TestNet t(dummy("x", "4 3 2", "type: 'uniform' min: -1 max: 1") +
+            "layer { name: 'cat' type: 'Concat' bottom: 'x' bottom: 'x' top: 'y' }\n"
+            "layer { name: 'mvn' type: 'MVN' bottom: 'y' top: 'y' }\n" +
+            dummy("t", "4 6 2") + euclid("y", "t"));
+  for (int pass = 0; pass < 2; ++pass) ASSERT_TRUE(t.net.forward().ok() && t.net.backward().ok());
+  EXPECT_EQ(t.net.blob("y")->shape(), (Shape{4, 6, 2}));
+}
+
 TEST(NetTest, WarnsOfParametersOfAnotherType) {
   const test::LogLines log;
   TestNet t(dummy("x", "2 3") +

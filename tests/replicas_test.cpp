@@ -84,9 +84,12 @@ TEST(Replicas, AnErrorOfAnyEndsTheIterationWithIt) {
 TEST(Replicas, WhatWasLearnedBeforeAnErrorIsSaved) {
   const std::string path = records_with("replica_rescue", 9, "no Datum"),
                     prefix = path + "_snapshot";
-  const JobShape shape{.replicas = 2, .stops = {}, .after = [](int, Solver& solver) {
-                         EXPECT_FAILS_WITH("the state of iteration 2 is saved", solver.solve());
-                       }};
+  const JobShape shape{
+      .replicas = 2, .stops = {}, .after = [](int, Solver& solver) {
+        EXPECT_FAILS_WITH(
+            "a snapshot has the params of iteration 2, and goes on behind what was read",
+            solver.solve());
+      }};
   ASSERT_TRUE(
       train(regression(path, "snapshot: 100 snapshot_prefix: '" + prefix + "'"), shape).ok());
 }

@@ -9,9 +9,13 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/sha256.h"
+#include "shoal/net/net.h"
 #include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/net_state.h"
 #include "shoal/solver/solver.h"
+#include "shoal/tensor/context.h"
 #include "support/data_files.h"
 #include "support/solver_rig.h"
 
@@ -162,6 +166,25 @@ TEST_F(SnapshotTest, TheNewestAreKept) {
   or_throw(more.solve());
   EXPECT_FALSE(file_exists(model_path(stem(8))));
   for (const int n : {10, 12}) EXPECT_EQ(why_damaged(stem(n)), "");
+}
+
+// Layers without params may have one name, as in Caffe: each keeps its own place.
+TEST_F(SnapshotTest, LayersOfOneNameGoOnEachFromItsPlace) {
+  std::string text = "name: 'twins'";
+  for (const char* part :
+       {"top: 'a' data_param { batch_size: 3 ", "top: 'b' data_param { batch_size: 5 "})
+    text += str(" layer { name: 'data' type: 'Data' ", part, "source: '", folder_,
+                "/data' backend: DATUMFILE } }");
+  NetParameter param = parse_net(text, "twins.prototxt");
+  Context ctx({.seed = 3});
+  Net ran(param, ctx), restored(param, ctx);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(ran.forward().ok());
+  NetRunState state;
+  put_state(ran, state);
+  take_state(restored, state, "x.run");
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(restored.layers()[i]->save_state(), ran.layers()[i]->save_state()) << i;
+  EXPECT_NE(ran.layers()[0]->save_state(), ran.layers()[1]->save_state());
 }
 
 TEST_F(SnapshotTest, TheBestModelIsKeptAndItsScoreOutlivesTheRun) {

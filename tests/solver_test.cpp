@@ -245,8 +245,9 @@ TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
     EXPECT_HAS(ended.error().message, "r130");
     EXPECT_EQ(s.iteration(), 3);
     const bool saved = std::string(after) == "true";
-    EXPECT_EQ(ended.error().message.find("the state of iteration 3 is saved") != std::string::npos,
-              saved);
+    EXPECT_EQ(
+        ended.error().message.find("a snapshot has the params of iteration 3") != std::string::npos,
+        saved);
     EXPECT_EQ(newest_snapshot(folder_ + "/bad_" + after) != "", saved);
   }
 }

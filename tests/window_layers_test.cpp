@@ -316,6 +316,26 @@ TEST(WindowLayers, ShapesByHand) {
             (Shape{7}));
 }
 
+// ceil((2 - 3) / 2) + 1 = 1 window, of the four numbers that are there.
+TEST(WindowLayers, APoolingKernelMayBeLargerThanItsInput) {
+  for (const auto& [method, want] : {std::pair("MAX", 7.0f), std::pair("AVE", 3.5f)}) {
+    LayerRig rig(
+        layer("Pooling", str("pooling_param { kernel_size: 3 stride: 2 pool: ", method, " }")),
+        {{1, 1, 2, 2}});
+    const float numbers[] = {1, 2, 4, 7};
+    for (std::size_t i = 0; i < 4; ++i) rig.input(0)[i] = numbers[i];
+    rig.forward();
+    EXPECT_EQ(rig.top_values()[0], std::vector<float>{want}) << method;
+  }
+  EXPECT_EQ(
+      top_of(layer("Pooling", "pooling_param { kernel_size: 5 stride: 3 pad: 1 }"), {1, 1, 2, 2}),
+      (Shape{1, 1, 1, 1}));
+  EXPECT_HAS(
+      refusal(layer("Pooling", "pooling_param { kernel_size: 3 stride: 2 round_mode: FLOOR }"),
+              {{1, 1, 2, 2}}),
+      "kernel 3 is larger than the input on axis 2, 2");
+}
+
 TEST(WindowLayers, EnginesOfOurOwnServeCaffe) {
   LayerRig caffe(
       layer("Convolution", "convolution_param { num_output: 2 kernel_size: 3 engine: CAFFE }"),

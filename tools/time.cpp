@@ -188,6 +188,10 @@ int time_net(const std::vector<std::string>& words) {
   if (FLAGS_iterations < 1)
     throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
   const std::optional<DeviceRates> rates = rates_of_flags();
+  if (FLAGS_phase == "TEST" && !FLAGS_forward_only) {
+    LOG(INFO) << "A net of phase TEST is not trained: forward passes alone are timed";
+    FLAGS_forward_only = true;
+  }
   const int threads = threads_to_use(FLAGS_threads);
   Context context(context_of_flags(threads));
   Net net(net_to_time(), context);

@@ -14,11 +14,10 @@
 namespace shoal {
 namespace {
 
-using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 // idle threads look up this often, though a notification wakes them at once
-constexpr milliseconds kTick{1000};
+constexpr std::chrono::milliseconds kTick{1000};
 // one thread takes so many of a batch: a lock for each would cost as much as a small copy
 constexpr int kItemsAtOnce = 8;
 constexpr std::uint64_t kBadLogged = 20;
@@ -135,10 +134,11 @@ bool Prefetch::Machinery::wait_for_slot(Slot& slot) {
   };
   while (!slot_free_.wait_for(mutex_, kTick, free)) {
   }
+  if (stop_) return false;  // the pool may still be at work on the slot
   slot.filled = slot.taken = slot.made = 0;
   slot.ready = false;
   slot.batch.open(largest_);
-  return !stop_;
+  return true;
 }
 
 void Prefetch::Machinery::read_batches() {

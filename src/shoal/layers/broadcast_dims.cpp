@@ -14,10 +14,11 @@ Shape spanned_axes(const LayerParameter& layer, const Shape& shape, int axis, in
   if (!shape.has_axis(axis))
     throw config_error(layer, "axis is ", axis, ", but the bottom's shape ", shape.str(), " has ",
                        shape.axes(), " axes");
-  const int first = shape.canonical(axis), last = num_axes == -1 ? shape.axes() : first + num_axes;
-  if (last > shape.axes())
+  const int first = shape.canonical(axis);
+  if (num_axes > shape.axes() - first)
     throw config_error(layer, "num_axes is ", num_axes, " from axis ", first,
                        " on, but the bottom's shape ", shape.str(), " has ", shape.axes(), " axes");
+  const int last = num_axes == -1 ? shape.axes() : first + num_axes;
   return Shape(
       std::vector<std::int64_t>(shape.dims().begin() + first, shape.dims().begin() + last));
 }

@@ -29,8 +29,9 @@ class MVN final : public Layer {
     dims.resize(4, 1);
     rows_ = param().mvn_param().across_channels() ? dims[0] : dims[0] * dims[1];
     divisor_.reshape({param().mvn_param().normalize_variance() ? rows_ : 0});
+    if (top[0] == bottom[0]) return;  // the layer that makes it has given it its shape
     top[0]->reshape(Shape(dims));
-    if (top[0] != bottom[0]) top[0]->grad.share(bottom[0]->grad);
+    top[0]->grad.share(bottom[0]->grad);
   }
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
     ops::standardize_rows(ctx, rows_, param().mvn_param().eps(), bottom[0]->data, top[0]->data,

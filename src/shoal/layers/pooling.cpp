@@ -118,13 +118,14 @@ class Pooling final : public Layer {
     window.in = bottom[axis];
     if (pool.global_pooling()) window.kernel = window.in;
     const std::int64_t room = window.in + 2 * window.pad - window.kernel;
-    if (room < 0)
+    const bool up = pool.round_mode() == PoolingParameter::CEIL;
+    // as in Caffe: one window that is cut off, if rounding up makes one
+    if (room < 0 && (!up || room <= -window.stride))
       throw config_error(
           param(), "kernel ", window.kernel, " is larger than the input on axis ", axis, ", ",
           window.in,
           window.pad > 0 ? str(" and ", window.in + 2 * window.pad, " with its padding") : "",
           "; bottom: ", bottom.str());
-    const bool up = pool.round_mode() == PoolingParameter::CEIL;
     window.out = (room + (up ? window.stride - 1 : 0)) / window.stride + 1;
     // on either axis: then both drop such a last window
     const bool padded = height_.pad > 0 || width_.pad > 0;

@@ -26,7 +26,7 @@ class Reshape final : public Layer {
     if (first < 0 || first > axes)
       throw config_error(param(), "axis is ", reshape.axis(), ", but the bottom's shape ",
                          shape.str(), " has ", axes, " axes");
-    if (reshape.num_axes() < -1 || first + reshape.num_axes() > axes)
+    if (reshape.num_axes() < -1 || reshape.num_axes() > axes - first)
       throw config_error(param(), "num_axes is ", reshape.num_axes(), " from axis ", first,
                          " on, but the bottom's shape ", shape.str(), " has ", axes, " axes");
     const int last = reshape.num_axes() == -1 ? axes : first + reshape.num_axes();

@@ -152,6 +152,13 @@ void NetBuilder::connect_tops(int index) {
     if (in_place && may_overwrite(index, *wires.bottoms[i])) {
       wires.tops.push_back(wires.bottoms[i]);
       open_.insert(name);
+    } else if (latest_.contains(name) && i < layer.param().bottom_size() &&
+               layer.param().bottom(i).starts_with(name + "_") &&
+               layer.param().bottom(i).find("_split_") != std::string::npos) {
+      throw config_error(layer.param(), "top '", name,
+                         "' is also its bottom, which another layer, "
+                         "or the loss, reads too: it cannot be overwritten; give the top another "
+                         "name");
     } else if (latest_.contains(name) && !in_place) {
       throw config_error(layer.param(), "top '", name,
                          "' is made by an earlier layer already; only a layer whose bottom ", i,

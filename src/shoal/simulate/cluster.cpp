@@ -13,6 +13,8 @@
 namespace shoal::simulate {
 namespace {
 
+constexpr double kMostSeconds = 1e6;  // of one thing
+
 class Reader {
  public:
   explicit Reader(const std::string& name) : name_(name) {}
@@ -27,6 +29,9 @@ class Reader {
     const auto add = [&](const auto& group, Process process, double ns, const char* field) {
       const CardParameter& card = group.has_card() ? group.card() : param.card();
       process.bandwidth = not_negative(card.bandwidth(), "bandwidth");
+      if (process.bandwidth > 0 && process.bandwidth < 1)
+        throw wrong("bandwidth is ", process.bandwidth,
+                    "; it must be 1 byte a second or more, or 0 for no limit");
       process.latency = time_of(card.latency_ms(), "latency_ms");
       process.jitter = time_of(card.jitter_ms(), "jitter_ms");
       process.seconds_per_byte = not_negative(ns, field) / 1e9;
@@ -61,8 +66,13 @@ class Reader {
     if (!(value >= 0)) throw wrong(field, " is ", value, "; it must be 0 or more");
     return value;
   }
+  double at_most(double seconds, const char* what) const {
+    if (!(seconds <= kMostSeconds))
+      throw wrong(what, " takes ", seconds, " s; at most ", kMostSeconds, " can be simulated");
+    return seconds;
+  }
   Instant time_of(double ms, const char* field) const {
-    return to_instant(not_negative(ms, field) / 1e3);
+    return to_instant(at_most(not_negative(ms, field) / 1e3, field));
   }
 
   Compute compute_of(const WorkersParameter& workers) const {
@@ -85,14 +95,15 @@ class Reader {
       seconds = not_negative(param.ms(), "ms") / 1e3;
     else if (seconds == 0)
       throw wrong("a worker's compute needs ms, layers or a trace");
-    compute.mean = seconds / param.speed();
+    compute.mean = at_most(seconds / param.speed(), "an iteration of a worker");
     for (const SlowdownParameter& slow : workers.slowdown()) compute.slow.push_back(slow_of(slow));
     return compute;
   }
 
   Compute::Slow slow_of(const SlowdownParameter& param) const {
-    if (!param.pause() && !(param.factor() > 0))
-      throw wrong("a slowdown's factor is ", param.factor(), "; it must be above 0");
+    if (!param.pause() && !(param.factor() > 0 && param.factor() <= kMostSeconds))
+      throw wrong("a slowdown's factor is ", param.factor(), "; it must be above 0, and at most ",
+                  kMostSeconds);
     Compute::Slow slow{to_instant(not_negative(param.from(), "from")), Instant::max(),
                        param.pause() ? 0 : param.factor()};
     if (param.has_to()) slow.to = to_instant(not_negative(param.to(), "to"));
@@ -150,7 +161,8 @@ class Reader {
 }  // namespace
 
 Instant to_instant(double seconds) {
-  return Instant(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
+  constexpr double kMost = 1e9;  // the integer has room for nine of these
+  return Instant(static_cast<std::int64_t>(std::clamp(seconds, -kMost, kMost) * 1e9 + 0.5));
 }
 
 int Cluster::count(bool Process::*role) const {

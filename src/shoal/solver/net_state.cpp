@@ -1,5 +1,9 @@
 #include "shoal/solver/net_state.h"
 
+#include <map>
+#include <string>
+#include <utility>
+
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/config_error.h"
@@ -27,11 +31,25 @@ void put_state(Net& net, NetRunState& out) {
 
 namespace {
 
-const LayerState* find(const NetRunState& from, const Layer& layer) {
-  for (const LayerState& entry : from.layer())
-    if (entry.name() == layer.name() && entry.type() == layer.type()) return &entry;
-  return nullptr;
-}
+// Layers without params may have one name: the k-th of a name and type has the k-th state of these.
+class Finder {
+ public:
+  explicit Finder(const Net& net) {
+    std::map<std::pair<std::string, std::string>, int> seen;
+    for (const auto& layer : net.layers())
+      before_[layer.get()] = seen[{layer->name(), layer->type()}]++;
+  }
+  const LayerState* find(const NetRunState& from, const Layer& layer) const {
+    int left = before_.at(&layer);
+    for (const LayerState& entry : from.layer())
+      if (entry.name() == layer.name() && entry.type() == layer.type() && left-- == 0)
+        return &entry;
+    return nullptr;
+  }
+
+ private:
+  std::map<const Layer*, int> before_;  // layers of the same name and type
+};
 
 }  // namespace
 
@@ -40,11 +58,13 @@ void take_over_state(Net& net, const NetRunState* own, const std::vector<const N
   if (own && own->has_random())
     net.context().random() = Random(
         Random::State{own->random().seed(), own->random().stream(), own->random().position()});
+  const Finder finder(net);
   for (const auto& layer : net.layers()) {
     std::vector<std::string_view> states;
     for (const NetRunState* state : all)
-      if (const LayerState* entry = find(*state, *layer)) states.emplace_back(entry->state());
-    const LayerState* mine = own ? find(*own, *layer) : nullptr;
+      if (const LayerState* entry = finder.find(*state, *layer))
+        states.emplace_back(entry->state());
+    const LayerState* mine = own ? finder.find(*own, *layer) : nullptr;
     if (states.empty()) continue;
     if (const Status status = layer->load_states(mine ? mine->state() : std::string_view(), states);
         !status.ok())
@@ -57,8 +77,9 @@ void take_state(Net& net, const NetRunState& from, const std::string& file) {
   if (from.has_random())
     net.context().random() = Random(
         Random::State{from.random().seed(), from.random().stream(), from.random().position()});
+  const Finder finder(net);
   for (const auto& layer : net.layers()) {
-    const LayerState* found = find(from, *layer);
+    const LayerState* found = finder.find(from, *layer);
     if (found) {
       if (const Status status = layer->load_state(found->state()); !status.ok())
         throw ConfigError(status.error().code, file, ": layer '", layer->name(),

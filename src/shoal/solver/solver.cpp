@@ -132,7 +132,8 @@ Error Solver::rescue(Error error) {
     return error;
   const Status saved = snapshot();
   const std::string outcome = saved.ok()
-                                  ? str("the state of iteration ", core_.iteration, " is saved")
+                                  ? str("a snapshot has the params of iteration ", core_.iteration,
+                                        ", and goes on behind what was read")
                                   : saved.error().message;
   return Error{error.code, str(error.message, "; ", outcome)};
 }
@@ -154,6 +155,7 @@ Status Solver::finish() {
 Result<Ending> Solver::step(std::int64_t n) {
   const std::int64_t end = core_.iteration + n;
   core_.ending.reset();
+  parts_->snapshots.test_ends();
   if (n > 0)
     if (Status status = parts_->boundary.enter(); !status.ok()) return status.error();
   while (!core_.ending && core_.iteration < end) {

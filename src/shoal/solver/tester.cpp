@@ -1,6 +1,7 @@
 #include "shoal/solver/tester.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
@@ -64,7 +65,8 @@ Status Tester::test_all() {
     else if (i == 0)
       status = keep_best(scores.value());
   }
-  snapshots_.test_ends();
+  // else a snapshot that follows holds the states before the test, which is made again
+  if (status.ok() && !core_.ending) snapshots_.test_ends();
   core_.away_seconds += seconds_since(start);
   return status;
 }
@@ -129,8 +131,9 @@ Status Tester::sum_scores(std::vector<TestScore>& scores, double& loss) {
 
 Status Tester::keep_best(const std::vector<TestScore>& scores) {
   const auto found = std::ranges::find(scores, best_output_, &TestScore::output);
-  if (best_output_.empty() || found == scores.end()) return {};
-  if (core_.best && !(best_is_largest_ ? found->mean > *core_.best : found->mean < *core_.best))
+  if (best_output_.empty() || found == scores.end() || std::isnan(found->mean)) return {};
+  if (core_.best && !std::isnan(*core_.best) &&
+      !(best_is_largest_ ? found->mean > *core_.best : found->mean < *core_.best))
     return {};
   core_.best = found->mean;
   const std::string path = best_path(param_.snapshot_prefix());
