@@ -27,15 +27,23 @@ Devices fake_gpus(int count) {
 // NCCL refuses them, so that sums go through the host.
 Devices same_gpu(int count) { return Devices(static_cast<std::size_t>(count), &fake_gpu()); }
 
+// A context on each of three GPUs.
+struct OneEach {
+  OneEach() {
+    for (const Device* gpu : fake_gpus(3)) {
+      made.push_back(std::make_unique<Context>(Context::Options{.device = gpu}));
+      contexts.push_back(made.back().get());
+    }
+  }
+  std::vector<std::unique_ptr<Context>> made;
+  std::vector<Context*> contexts;
+};
+
 // The thread that asks GPUs how they are ends all sums, so that no other GPU waits for a failed
 // one.
 TEST(DeviceSums, AFailedGpuEndsThem) {
-  std::vector<std::unique_ptr<Context>> made;
-  std::vector<Context*> contexts;
-  for (const Device* gpu : fake_gpus(3)) {
-    made.push_back(std::make_unique<Context>(Context::Options{.device = gpu}));
-    contexts.push_back(made.back().get());
-  }
+  const OneEach gpus;
+  const std::vector<Context*>& contexts = gpus.contexts;
   ops::Why why;
   const auto sums = ops::make_device_sums(contexts, 1, why);
   ASSERT_TRUE(sums) << why;
@@ -61,12 +69,8 @@ TEST(DeviceSums, AFailedGpuEndsThem) {
 }
 
 TEST(DeviceSums, SumIntoTheFirstAndCopyFromIt) {
-  std::vector<std::unique_ptr<Context>> made;
-  std::vector<Context*> contexts;
-  for (const Device* gpu : fake_gpus(3)) {
-    made.push_back(std::make_unique<Context>(Context::Options{.device = gpu}));
-    contexts.push_back(made.back().get());
-  }
+  const OneEach gpus;
+  const std::vector<Context*>& contexts = gpus.contexts;
   ops::Why why;
   const auto sums = ops::make_device_sums(contexts, 2, why);
   ASSERT_TRUE(sums) << why;
