@@ -22,7 +22,7 @@ NVCC     ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvc
 CUDA     ?= $(if $(and $(NVCC),$(wildcard /proc/driver/nvidia/version)),1,0)
 # Of the GPUs that are here, or else 90 (Hopper).
 ifndef CUDA_ARCHS
-CUDA_ARCHS := $(or $(strip $(if $(filter 1,$(CUDA)),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un))),90)
+CUDA_ARCHS := $(or $(strip $(if $(filter 1,$(CUDA)),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -un))),90)
 endif
 archs     = $(if $(filter all,$(CUDA_ARCHS)),75 80 86 89 90 100 120,$(CUDA_ARCHS))
 NVCCFLAGS += -std=c++20 -O2 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter --extended-lambda --expt-relaxed-constexpr -Iinclude -Isrc \
