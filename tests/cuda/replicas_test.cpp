@@ -27,26 +27,28 @@ Devices fake_gpus(int count) {
 // NCCL refuses them, so that sums go through the host.
 Devices same_gpu(int count) { return Devices(static_cast<std::size_t>(count), &fake_gpu()); }
 
-// A context on each of three GPUs.
+// Sums of three GPUs, and a context on each.
 struct OneEach {
-  OneEach() {
+  explicit OneEach(int slots) {
     for (const Device* gpu : fake_gpus(3)) {
       made.push_back(std::make_unique<Context>(Context::Options{.device = gpu}));
       contexts.push_back(made.back().get());
     }
+    ops::Why why;
+    sums = ops::make_device_sums(contexts, slots, why);
+    EXPECT_EQ(why, "");
   }
   std::vector<std::unique_ptr<Context>> made;
   std::vector<Context*> contexts;
+  std::unique_ptr<ops::DeviceSums> sums;
 };
 
 // The thread that asks GPUs how they are ends all sums, so that no other GPU waits for a failed
 // one.
 TEST(DeviceSums, AFailedGpuEndsThem) {
-  const OneEach gpus;
-  const std::vector<Context*>& contexts = gpus.contexts;
-  ops::Why why;
-  const auto sums = ops::make_device_sums(contexts, 1, why);
-  ASSERT_TRUE(sums) << why;
+  const OneEach gpus(1);
+  const auto& [made, contexts, sums] = gpus;
+  ASSERT_TRUE(sums);
   sums->throw_if_failed();
   Tensor x(Shape{4});
   x.host_out()[0] = 1;
@@ -69,11 +71,9 @@ TEST(DeviceSums, AFailedGpuEndsThem) {
 }
 
 TEST(DeviceSums, SumIntoTheFirstAndCopyFromIt) {
-  const OneEach gpus;
-  const std::vector<Context*>& contexts = gpus.contexts;
-  ops::Why why;
-  const auto sums = ops::make_device_sums(contexts, 2, why);
-  ASSERT_TRUE(sums) << why;
+  const OneEach gpus(2);
+  const auto& [made, contexts, sums] = gpus;
+  ASSERT_TRUE(sums);
   std::vector<Tensor> x;
   for (float value : {1.f, 10.f, 100.f}) {
     Tensor& own = x.emplace_back(Shape{4});

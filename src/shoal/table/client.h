@@ -21,9 +21,9 @@ namespace shoal::table {
 struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
-  // Where links lose messages while they are up, which those over TCP do not: a row is asked for
-  // again after so long without an answer, doubled each time, up to 16 times. The answer may be
-  // under way, and comes twice then.
+  // Where links lose messages while they are up, as those of simulated faults do and those over TCP
+  // do not: a row is asked for again after so long without an answer, doubled each time, up to 16
+  // times. The answer may be under way, and comes twice then.
   std::optional<milliseconds> retry{};
   CodecFinder codecs = find_codec;
 };
@@ -69,8 +69,8 @@ class Client {
   // The link to `server` was lost and is up again: asks anew for all that was sent and not
   // acknowledged.
   void link_up(int server, Instant now);
-  // Asks again for rows that are overdue. Returns when to call it next; Instant::max() while the
-  // client waits for nothing.
+  // With options.retry: asks again for rows that are overdue. Returns when to call it next;
+  // Instant::max() while the client waits for nothing.
   Instant on_time(Instant now);
 
   // Of this client's pushes; shards count reads.

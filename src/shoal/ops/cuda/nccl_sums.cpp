@@ -75,7 +75,7 @@ class NcclSums final : public DeviceSums {
 
   void throw_if_failed() override {
     MutexLock lock(mutex_);
-    throw_failure();
+    throw_if_failed_locked();
   }
 
   void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) override {
@@ -95,7 +95,7 @@ class NcclSums final : public DeviceSums {
 
   void start(int slot) override {
     MutexLock lock(mutex_);  // or the watch could end what is begun here
-    throw_failure();
+    throw_if_failed_locked();
     const auto at = static_cast<std::size_t>(slot);
     for (Member& member : members_) member.offered[at].hold(member.own);
     check(nccl_, nccl_.GroupStart(), "beginning a sum of GPUs");
@@ -119,7 +119,7 @@ class NcclSums final : public DeviceSums {
  private:
   static constexpr std::chrono::milliseconds kTick{200};
 
-  void throw_failure() REQUIRES(mutex_) {
+  void throw_if_failed_locked() REQUIRES(mutex_) {
     if (!failure_.empty())
       throw DeviceError(str("the sums of all GPUs of this process were ended: ", failure_));
   }

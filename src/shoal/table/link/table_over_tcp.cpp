@@ -314,10 +314,8 @@ void TableOverTcp::up(Peer& peer, bool again) {
 void TableOverTcp::tick() {
   ticks_ = client_ != nullptr;
   if (!ticks_) return;
-  const Instant again = client_->on_time(now());
   for (int server = 0; server < static_cast<int>(servers_.size()); ++server) pump(server);
-  const milliseconds until = std::chrono::duration_cast<milliseconds>(again - now());
-  strand_.after(std::clamp(until, milliseconds(10), kTick), [this] { tick(); });
+  strand_.after(kTick, [this] { tick(); });
 }
 
 void TableOverTcp::warn(double seconds) {
