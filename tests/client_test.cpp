@@ -144,7 +144,9 @@ TEST(Client, AnAcknowledgementBringsNoNumbers) {
   RowMessage answer{0, 4, 1, Part::kWeights, {}};
   EXPECT_TRUE(rig.client->place(answer, own[0].length * sizeof(float)).empty());
   EXPECT_FALSE(rig.client->keeps(answer));
+  EXPECT_FALSE(rig.client->arrived(0));
   EXPECT_TRUE(rig.client->take(0, answer).value());
+  EXPECT_TRUE(rig.client->arrived(0));
 }
 
 TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {

@@ -25,7 +25,7 @@
 DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models to take the params from");
 DEFINE_int32(iterations, 50, "how many passes to measure");
-DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
+DEFINE_string(phase, "TRAIN", "TRAIN or TEST, of which forward passes alone are timed");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_bool(forward_only, false, "no backward passes");
 DEFINE_bool(summary, false, "print the layers' shapes, params and multiply-adds, and time nothing");
