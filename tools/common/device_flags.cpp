@@ -51,7 +51,13 @@ Devices gpus_named(const char* field, const std::string& words) {
 }
 
 Devices devices_of_flags() {
-  return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? Devices() : gpus_named("--gpu=", FLAGS_gpu);
+  if (FLAGS_gpu.empty() || FLAGS_gpu == "-1") return {};
+  try {
+    return gpus_named("--gpu=", FLAGS_gpu);
+  } catch (const DeviceError& error) {
+    if (ops::gpu_count() > 0) throw;
+    throw DeviceError(str(error.what(), ". Without --gpu the CPU computes"));
+  }
 }
 
 }  // namespace

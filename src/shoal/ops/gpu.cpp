@@ -25,7 +25,7 @@ const Found& found() {
     // of a driver that is not there CUDA says that its version is insufficient
     if (result != cudaSuccess)
       look = {0, str("no NVIDIA GPU, or no driver that is new enough, was found (CUDA says: ",
-                     cudaGetErrorString(result), "). Without --gpu the CPU computes")};
+                     cudaGetErrorString(result), ")")};
     return look;
   }();
   return once;
