@@ -281,6 +281,27 @@ TEST(FuseTest, NumbersThatAreNotFiniteAreTheScales) {
       << t.net.find_non_finite();
 }
 
+// Running statistics in phase TEST: the gradient of the bottom needs nothing that is not kept.
+TEST(FuseTest, InTestPhaseAGradientGoesThroughAScaleThatIsNotLearned) {
+  const std::string front = data("dim: 3 dim: 4 dim: 5 dim: 5") + conv();
+  for (const bool fuse : {true, false}) {
+    std::string scaled = scale();
+    TestNet learned(front + norm() + scaled + relu() + loss(), TEST, {.fuse = fuse}, 1);
+    ASSERT_TRUE(learned.net.forward().ok());
+    const Status refused = learned.net.backward();
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("in phase TEST no"), std::string::npos)
+        << refused.error().message;
+
+    scaled.replace(scaled.find("type:"), 0, "param { lr_mult: 0 } param { lr_mult: 0 } ");
+    TestNet frozen(front + norm() + scaled + relu() + loss(), TEST, {.fuse = fuse}, 1);
+    ASSERT_TRUE(frozen.net.forward().ok());
+    ASSERT_TRUE(frozen.net.backward().ok());
+    const std::vector<float> gradient = numbers(frozen.net.params()[0].blob->grad);
+    EXPECT_TRUE(std::ranges::any_of(gradient, [](float g) { return g != 0; }));
+  }
+}
+
 TEST(FuseTest, ANegativeSlopeStaysALayerOfItsOwn) {
   TestNet t(data("dim: 2 dim: 3 dim: 9 dim: 9") + conv() + relu("c", "-0.5") + loss(), TRAIN, {},
             1);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "shoal/base/log.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
@@ -108,8 +107,12 @@ class BatchNorm final : public Layer {
                                        .slope = global_ ? std::optional<float>() : slope_,
                                        .g_factor = scale_gradient(0),
                                        .g_shift = scale_gradient(1)};
-    CHECK(!global_ || training() || after.g_factor.tensor == nullptr)
-        << name() << " keeps what it normalizes by running statistics in training only";
+    if (global_ && !training() && after.g_factor.tensor != nullptr)
+      return ctx.fail(
+          {Code::kConfig,
+           str("in phase TEST no copy is kept of what the gradient of '", scale_->name(),
+               "' is worked out from; give that layer param { lr_mult: 0 } for each "
+               "of its params, and none is needed")});
     const Tensor* const bottom = global_ ? nullptr : &bottoms[0]->data;
     const ops::NormInput input{keeps() ? &kept_ : bottom, keeps()};
     Tensor* const gradient = propagate[0] ? &bottoms[0]->grad : nullptr;

@@ -1,6 +1,6 @@
 // Scale layer: multiplies axes of a blob by a param or a second bottom.
-#include "shoal/base/log.h"
 #include "shoal/layers/broadcast_dims.h"
+#include "shoal/layers/elementwise.h"
 #include "shoal/layers/layer.h"
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/vector.h"
@@ -66,8 +66,8 @@ class Scale final : public Layer {
     if (!two_ && param_propagates(0)) factor_grad = {&params()[0]->grad, true};
     if (has_bias() && param_propagates(two_ ? 0 : 1)) bias_grad = {&bias().grad, true};
     const Tensor& factor = two_ ? bottom[1]->data : params()[0]->data;
-    CHECK(!in_place_ || training() || factor_grad.tensor == nullptr)
-        << name() << " keeps its input in training only";
+    if (in_place_ && !training() && factor_grad.tensor != nullptr)
+      return fail_backward_in_place(ctx);
     const Tensor& input = in_place_ ? input_ : bottom[0]->data;
     ops::scale_backward(ctx, dims_, top[0]->grad, input, factor,
                         propagate[0] ? &bottom[0]->grad : nullptr, factor_grad, bias_grad);
