@@ -38,7 +38,9 @@ class CudaMemory final : public Memory {
       runtime.MemGetInfo(&available, &total);
       check(result, "allocating ", bytes(), " bytes on GPU ", ordinal_, ", where ", available,
             " of ", total, " bytes are free",
-            result == cudaErrorMemoryAllocation ? " (a smaller batch needs less)" : "");
+            result == cudaErrorMemoryAllocation ? " (a smaller batch needs less)"
+            : result == cudaErrorNotSupported   ? " (it, or its driver, has no memory pools)"
+                                                : "");
     }
     data_ = static_cast<std::byte*>(data);
     check(runtime.MemsetAsync(data, 0, size, nullptr), "clearing ", bytes(), " bytes on GPU ",
