@@ -14,6 +14,7 @@
 struct cublasContext {
   cudaStream_t stream = nullptr;
   bool has_workspace = false, atomics = true;
+  cublasMath_t math = CUBLAS_DEFAULT_MATH;
 };
 
 namespace shoal::test {
@@ -43,6 +44,8 @@ struct Matrix {
 bool is_ready(cublasHandle_t handle) {
   EXPECT_TRUE(handle->has_workspace) << "a product without a fixed workspace";
   EXPECT_FALSE(handle->atomics) << "a product that may add in any order";
+  EXPECT_TRUE(handle->math & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
+      << "a product that may add in 16 bits";
   return handle->stream != nullptr;
 }
 
@@ -159,6 +162,11 @@ const ops::cuda::Blas& fake_blas() {
       .SetAtomicsMode =
           [](cublasHandle_t handle, cublasAtomicsMode_t mode) {
             handle->atomics = mode == CUBLAS_ATOMICS_ALLOWED;
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .SetMathMode =
+          [](cublasHandle_t handle, cublasMath_t mode) {
+            handle->math = mode;
             return CUBLAS_STATUS_SUCCESS;
           },
       .GetStatusName =

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -295,6 +294,7 @@ const cuda::Runtime& fake_cuda() {
       .GetDeviceProperties =
           [](cudaDeviceProp* properties, int) {
             *properties = {};
+            properties->major = 9;
             std::strcpy(properties->name, "fake");
             return report(cudaSuccess);
           },

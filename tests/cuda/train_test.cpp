@@ -69,7 +69,7 @@ class CudaTraining : public testing::TestWithParam<const Device*> {
 
 TEST(CudaDevices, SayWhatTheyAre) {
   EXPECT_EQ(static_cast<const cuda::CudaDevice&>(fake_gpu(0)).describe(),
-            "fake, compute capability 0.0, 0 multiprocessors, 16384 MiB of memory, 16384 MiB free");
+            "fake, compute capability 9.0, 0 multiprocessors, 16384 MiB of memory, 16384 MiB free");
 }
 
 TEST_P(CudaTraining, EndsWhereTheCpuDoes) {

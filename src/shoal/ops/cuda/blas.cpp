@@ -14,6 +14,19 @@ const Blas& installed_blas() {
   return table;
 }
 
+// The libraries' own words for that are that something is not supported.
+void refuse_older_than_ampere(Context& ctx) {
+  const shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
+  cudaDeviceProp gpu{};
+  shoal::cuda::check(stream.runtime().GetDeviceProperties(&gpu, stream.ordinal()),
+                     "asking what GPU ", stream.ordinal(), " is");
+  if (gpu.major < 8)
+    throw DeviceError(
+        str("precision: BFLOAT16 needs a GPU of compute capability 8.0 or later; GPU ",
+            stream.ordinal(), ", a ", gpu.name, ", has ", gpu.major, ".", gpu.minor,
+            ". FLOAT16 works there"));
+}
+
 }  // namespace
 
 Blas load_blas(const std::vector<std::string>& files) {
@@ -34,12 +47,18 @@ BlasStream::BlasStream(Context& ctx)
                                                        : installed_blas()),
       ordinal_(shoal::cuda::stream_of(ctx).ordinal()),
       workspace_(ctx.device().allocate(kWorkspace)) {
+  if (ctx.precision() == Precision::kBfloat16) refuse_older_than_ampere(ctx);
   check(blas_.Create_v2(&handle_), "starting");
   check(blas_.SetStream_v2(handle_, shoal::cuda::stream_of(ctx).handle()), "choosing a stream");
   // after the stream, with which a workspace of cuBLAS's own comes
   check(blas_.SetWorkspace_v2(handle_, workspace_->data(), workspace_->bytes()),
         "setting the workspace");
   check(blas_.SetAtomicsMode(handle_, CUBLAS_ATOMICS_NOT_ALLOWED), "forbidding atomic sums");
+  // cuBLAS would otherwise add the parts of a sum in the result's type, which may be of 16 bits
+  check(blas_.SetMathMode(
+            handle_, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                               CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+        "asking for sums in float32");
 }
 
 BlasStream::~BlasStream() {
