@@ -45,6 +45,20 @@ TEST(CudaSteady, AnIterationAllocatesNothingAndWaitsOnceForTheLossAndTheGradient
   }
 }
 
+// Running means are saved in case that the step is forbidden.
+TEST(CudaSteady, OnNanSkipWaitsOnceMore) {
+  SolverParameter param =
+      device_solver("cuda_steady_skip", "snapshot_after_train: false on_nan: SKIP");
+  param.set_display(0);
+  param.set_test_interval(1000);
+  param.set_test_initialization(false);
+  Solver solver(param, {.device = &fake_gpu()});
+  or_throw(solver.step(2));
+  const FakeCalls before = fake_calls();
+  or_throw(solver.step(1));
+  EXPECT_EQ((fake_calls() - before).waits, 2);
+}
+
 // The branches of an inception, joined and cut apart again.
 constexpr const char* kInception = R"(
 layer { name: "data" type: "DummyData" top: "x" top: "label"

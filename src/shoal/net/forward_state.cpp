@@ -16,7 +16,12 @@ void for_each_changed(const Net& net, F f) {
 
 }  // namespace
 
-void ForwardState::save(const Net& net) {
+void ForwardState::save(Net& net) {
+  const Device& device = net.context().device();
+  // a device copies to memory of its own choice, and is waited for once
+  if (numbers_.empty() && !device.is_host())
+    for_each_changed(net, [&](Tensor& tensor) { tensor.pin(device); });
+  for_each_changed(net, [](const Tensor& tensor) { tensor.begin_download(); });
   numbers_.clear();
   for_each_changed(net, [this](const Tensor& tensor) {
     numbers_.emplace_back(tensor.host().begin(), tensor.host().end());

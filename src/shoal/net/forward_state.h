@@ -11,7 +11,7 @@ namespace shoal {
 class ForwardState {
  public:
   // Reads from the net's device. On the thread that runs the net.
-  void save(const Net& net);
+  void save(Net& net);
   // Into the net that was saved last.
   void restore(const Net& net) const;
 
