@@ -13,10 +13,9 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
   const float* const bias = read(ctx, b);
   const Order order({.outer = outer, .dim = channels, .inner = inner}, y.layout());
   void* const out = y.mut(ctx, order.layout);
-  const ChannelOf channel(order.dims);
-  map_each(
-      ctx, "bias", order.type, y.count(),
-      [=] __host__ __device__(std::int64_t i, float v) { return v + bias[channel(i)]; }, out, out);
+  map_channels(
+      ctx, "bias", order, bias, [=] __host__ __device__(float own, float v) { return v + own; },
+      out, out);
 }
 
 void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,

@@ -39,12 +39,10 @@ void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tenso
   check(dims, x, y, shift.count());
   const Order order(dims, x.layout());
   const void* const in = x.read(ctx, order.layout);
-  const float* const add = read(ctx, shift);
-  const ChannelOf channel(order.dims);
-  map_each(
-      ctx, "shift", order.type, y.count(),
-      [=] __host__ __device__(std::int64_t i, float v) { return v + add[channel(i)]; },
-      y.write(ctx, order.layout), in);
+  map_channels(
+      ctx, "shift", order, read(ctx, shift),
+      [=] __host__ __device__(float own, float v) { return v + own; }, y.write(ctx, order.layout),
+      in);
 }
 
 void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
@@ -74,11 +72,9 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
     cuda::shift_backward(ctx, dims, g, g_shift);
   }
   if (gx == nullptr) return;
-  const float* const scale = read(ctx, factor);
-  const ChannelOf channel(order.dims);
-  map_each(
-      ctx, "scale's gradient", order.type, g.count(),
-      [=] __host__ __device__(std::int64_t i, float slope) { return slope * scale[channel(i)]; },
+  map_channels(
+      ctx, "scale's gradient", order, read(ctx, factor),
+      [=] __host__ __device__(float own, float slope) { return slope * own; },
       gx->write(ctx, order.layout), grad);
 }
 

@@ -1,7 +1,7 @@
 #include "shoal/ops/cuda/columns.h"
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cuda/elementwise.h"
+#include "shoal/ops/cuda/channels.h"
 #include "shoal/ops/cuda/relu.h"
 
 namespace shoal::ops::cuda {
@@ -132,17 +132,18 @@ void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const fl
        });
 }
 
-void finish(Context& ctx, const ConvDesc& desc, bool channels_last, ElementType type,
-            const float* bias, void* y) {
-  if (bias == nullptr && !desc.relu) return;
-  const Divisor outputs(desc.outputs), places(channels_last ? 1 : desc.out_count());
-  const Finish done(desc, bias);
-  map_each(
-      ctx, "convolution's bias and ReLU", type, desc.images * desc.outputs * desc.out_count(),
-      [=] __host__ __device__(std::int64_t i, float sum) {
-        return done(sum, static_cast<int>(i / places % outputs));
-      },
-      y, y);
+void finish(Context& ctx, const ConvDesc& desc, const LayoutPtr& layout, const float* bias,
+            void* y) {
+  const Relu relu(desc.relu);
+  const Order order({.outer = desc.images, .dim = desc.outputs, .inner = desc.out_count()}, layout);
+  if (bias != nullptr)
+    return map_channels(
+        ctx, "convolution's bias and ReLU", order, bias,
+        [=] __host__ __device__(float own, float sum) { return relu(sum + own); }, y, y);
+  if (desc.relu)
+    map_each(
+        ctx, "convolution's ReLU", order.type, desc.images * desc.outputs * desc.out_count(),
+        [=] __host__ __device__(std::int64_t, float sum) { return relu(sum); }, y, y);
 }
 
 }  // namespace shoal::ops::cuda

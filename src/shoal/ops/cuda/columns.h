@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "shoal/ops/cuda/element_type.h"
 #include "shoal/ops/window.h"
+#include "shoal/tensor/layout.h"
 
 namespace shoal::ops::cuda {
 
@@ -24,9 +24,8 @@ void to_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const floa
 // description's ReLU.
 void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* rows,
                const float* bias, float* y);
-// The same of y itself, plain or with its channels last, for a convolution that has written its
-// bare sums there, as numbers of `type`.
-void finish(Context& ctx, const ConvDesc& desc, bool channels_last, ElementType type,
-            const float* bias, void* y);
+// The same of y itself, in the layout in which a convolution has written its bare sums there.
+void finish(Context& ctx, const ConvDesc& desc, const LayoutPtr& layout, const float* bias,
+            void* y);
 
 }  // namespace shoal::ops::cuda

@@ -45,7 +45,7 @@ class ConvCudnn final : public ConvKernel {
                         rounded(ctx, weight, at.w), at.workspace, out),
           "convolving");
     // not by cuDNN's own ReLU, which makes a zero of a NaN
-    finish(ctx, desc_, algorithms_.channels_last, type_, bias, out);
+    finish(ctx, desc_, out_, bias, out);
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,

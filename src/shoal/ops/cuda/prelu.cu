@@ -18,14 +18,10 @@ void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inne
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
   if (x.count() == 0) return;
   const Order order(dims_of(x.count(), slope.count(), inner), x.layout());
-  const ChannelOf channel(order.dims);
   const void* const in = x.read(ctx, order.layout);
-  const float* const slopes = read(ctx, slope);
-  map_each(
-      ctx, "PReLU", order.type, y.count(),
-      [=] __host__ __device__(std::int64_t i, float v) {
-        return v > 0 ? v : slopes[channel(i)] * v;
-      },
+  map_channels(
+      ctx, "PReLU", order, read(ctx, slope),
+      [=] __host__ __device__(float own, float v) { return v > 0 ? v : own * v; },
       y.write(ctx, order.layout), in);
 }
 
@@ -35,14 +31,10 @@ void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int
       << "shapes " << x.shape().str() << " and " << dx.shape().str();
   if (x.count() == 0) return;
   const Order order(dims_of(x.count(), slope.count(), inner), common_layout(x, dy));
-  const ChannelOf channel(order.dims);
   const void *const in = x.read(ctx, order.layout), *const up = dy.read(ctx, order.layout);
-  const float* const slopes = read(ctx, slope);
-  map_each(
-      ctx, "PReLU's gradient", order.type, dx.count(),
-      [=] __host__ __device__(std::int64_t i, float v, float d) {
-        return v > 0 ? d : slopes[channel(i)] * d;
-      },
+  map_channels(
+      ctx, "PReLU's gradient", order, read(ctx, slope),
+      [=] __host__ __device__(float own, float v, float d) { return v > 0 ? d : own * d; },
       dx.write(ctx, order.layout), in, up);
 }
 
