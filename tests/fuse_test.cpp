@@ -281,6 +281,41 @@ TEST(FuseTest, NumbersThatAreNotFiniteAreTheScales) {
       << t.net.find_non_finite();
 }
 
+// The Scale learns, and nothing below the normalization does: what that reads backward is kept.
+TEST(FuseTest, AScaleLearnsOnANormalizationThatPassesNothingOn) {
+  std::string frozen = conv();
+  frozen.replace(frozen.find("type:"), 0, "param { lr_mult: 0 } param { lr_mult: 0 } ");
+  const std::string text = data("dim: 3 dim: 4 dim: 9 dim: 7") + frozen + norm("n") + scale("n") +
+                           relu_in("n") +
+                           "layer { name: 'd' type: 'Convolution' bottom: 'n' top: 'd' "
+                           "convolution_param { num_output: 12 kernel_size: 3 pad: 1 "
+                           "weight_filler { type: 'xavier' } } }\n" +
+                           loss("d");
+  TestNet shared(text, TRAIN, {}, 1), apart(text, TRAIN, {.share_memory = false, .fuse = false}, 1);
+  ASSERT_NE(fused_into(shared.net, "s"), nullptr);
+  ASSERT_TRUE(shared.net.forward().ok() && shared.net.backward().ok());
+  ASSERT_TRUE(apart.net.forward().ok() && apart.net.backward().ok());
+  for (std::size_t i = 0; i < shared.net.params().size(); ++i) {
+    const std::vector<float> ours = numbers(shared.net.params()[i].blob->grad),
+                             theirs = numbers(apart.net.params()[i].blob->grad);
+    for (std::size_t k = 0; k < ours.size(); ++k)
+      ASSERT_NEAR(ours[k], theirs[k], 1e-4f * std::max(1.0f, std::fabs(theirs[k])))
+          << "gradient of param " << i;
+  }
+}
+
+TEST(FuseTest, AScaleThatPassesNothingDownStaysALayerOfItsOwn) {
+  std::string stops = scale();
+  stops.replace(stops.find("type:"), 0, "propagate_down: false ");
+  TestNet t("force_backward: true\n" + data("dim: 3 dim: 4 dim: 5 dim: 5") + conv() + norm() +
+                stops + loss(),
+            TRAIN, {}, 1);
+  EXPECT_EQ(fused_into(t.net, "s"), nullptr);
+  ASSERT_TRUE(t.net.forward().ok() && t.net.backward().ok());
+  EXPECT_TRUE(
+      std::ranges::all_of(numbers(t.net.params()[0].blob->grad), [](float g) { return g == 0; }));
+}
+
 // Running statistics in phase TEST: the gradient of the bottom needs nothing that is not kept.
 TEST(FuseTest, InTestPhaseAGradientGoesThroughAScaleThatIsNotLearned) {
   const std::string front = data("dim: 3 dim: 4 dim: 5 dim: 5") + conv();

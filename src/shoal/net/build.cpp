@@ -92,7 +92,8 @@ void NetBuilder::fuse() {
   for (const auto& [maker, follower] : find_fusions(param_)) {
     Net::Wiring &wires = net_.wiring_[follower], &own = net_.wiring_[maker];
     // the builder gave the follower a top of its own where the maker's numbers are still needed
-    const bool may = wires.tops[0] == wires.bottoms[0] && !done.contains(maker);
+    const bool may = wires.tops[0] == wires.bottoms[0] && !done.contains(maker) &&
+                     (wires.propagate[0] || !own.needs_backward);
     const TakesOver takes =
         may ? net_.layers_[maker]->take_over(net_.context_, *net_.layers_[follower])
             : TakesOver::kNothing;

@@ -238,7 +238,8 @@ void Net::each_use(const std::function<void(const Tensor&, int step)>& use) cons
       use(wires.tops[t]->data, turn);
       if (weight != 0) use(wires.tops[t]->data, 2 * n);  // for loss()
     }
-    if (!wires.needs_backward) return;
+    // one that takes another's work over may be called backward for the other's params alone
+    if (!wires.needs_backward && !wiring_[static_cast<std::size_t>(turn)].needs_backward) return;
     for (const Blob* blob : wires.tops) use(blob->grad, back);
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
       if (wires.propagate[b]) use(wires.bottoms[b]->grad, back);
