@@ -40,6 +40,12 @@ std::string made_elsewhere(const std::string& blob, const NetParameter& net,
              join(stages), "'");
 }
 
+// Of a top; Layer::default_loss_weight where the prototxt gives none.
+float loss_weight(const LayerParameter& layer, int top) {
+  if (layer.loss_weight_size() == 0) return top == 0 && layer.type().ends_with("Loss") ? 1 : 0;
+  return top < layer.loss_weight_size() ? layer.loss_weight(top) : 0;
+}
+
 Uses find_uses(const NetParameter& net, const NetParameter& whole) {
   Uses uses;
   // the latest maker of each blob: an in-place layer becomes the maker of its top
@@ -61,8 +67,8 @@ Uses find_uses(const NetParameter& net, const NetParameter& whole) {
     }
     for (int j = 0; j < layer.top_size(); ++j) {
       made[layer.top(j)] = {i, j};
-      if (j < layer.loss_weight_size() && layer.loss_weight(j) != 0)
-        uses.loss_weight[{i, j}] = layer.loss_weight(j);
+      if (const float weight = loss_weight(layer, j); weight != 0)
+        uses.loss_weight[{i, j}] = weight;
     }
   }
   for (const auto& [top, weight] : uses.loss_weight)
@@ -132,6 +138,8 @@ NetParameter insert_splits(const NetParameter& net, const NetParameter& whole) {
         for (int k = 0; k < count->second; ++k)
           split->add_loss_weight(k == 0 ? weight->second : 0.0f);
         ++taken[top];
+        if (layer->loss_weight_size() == 0)
+          layer->mutable_loss_weight()->Resize(layer->top_size(), 0);
         layer->set_loss_weight(j, 0);
       }
     }
