@@ -328,5 +328,21 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
   }
 }
 
+// Of equal gradients each update moves the weights by the rate, whichever worker it comes from.
+TEST(ShardNumbers, AdamCountsTheUpdatesOfTheRow) {
+  Plan plan = plan_of("async factor=1", 4);
+  plan.rule = options_of(optim::Rule::kAdam);
+  plan.rule.delta = 1e-8f;
+  ShardRig rig(plan);
+  float before = 0;
+  for (Clock clock = 0; clock < 50; ++clock)
+    for (int worker = 0; worker < 4; ++worker) {
+      rig.push_at(0.001f, worker, clock, 1);
+      const float now = rig.numbers(0)[0];
+      ASSERT_NEAR(before - now, 0.001f, 2e-6f) << "worker " << worker << ", clock " << clock;
+      before = now;
+    }
+}
+
 }  // namespace
 }  // namespace shoal::table::shard_numbers_test

@@ -1,6 +1,7 @@
 #include "shoal/table/shard_row.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "shoal/base/log.h"
 
@@ -128,7 +129,7 @@ void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
   const Contribution& first = held_[merge.take[0]];
   if (merge.apply == Apply::kRule)
     step_row(optim::make_step(plan_.rule,
-                              {.iteration = first.clock,
+                              {.iteration = updates(),
                                .rate = first.rate * merge.rate_scale,
                                .lr_mult = row.lr_mult,
                                .weight_decay = plan_.weight_decay,
@@ -143,6 +144,14 @@ void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
   for (auto& buffer : replaced) spares.give(std::move(buffer));
   ++version_;
   throw_away(merge);
+}
+
+// Those before the plan's start: one a clock, or as many as workers with clocks of their own made.
+std::int64_t ShardRow::updates() const {
+  const std::vector<Clock>& clocks = plan_.clocks;
+  const Clock before =
+      clocks.empty() ? plan_.start : std::accumulate(clocks.begin(), clocks.end(), Clock{0});
+  return before + version_ - plan_.start;
 }
 
 void ShardRow::pull(const Merge& merge, Change weights) {

@@ -101,6 +101,7 @@ class ShardRow {
 
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
+  std::int64_t updates() const;  // that its histories have seen, which Adam counts
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 
