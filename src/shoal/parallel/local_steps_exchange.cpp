@@ -132,15 +132,18 @@ class LocalStepsExchange final : public TableExchange {
   void put(RunState& run) override {
     momentum_.put(run);
     deltas_.put(run);
+    run.set_own_updates(own_updates_);
   }
   void take(const RunState& run, const std::string& file) override {
     momentum_.take(run, file);
     deltas_.take(run, file);
+    if (resumed_ && run.has_own_updates()) own_updates_ = run.own_updates();
   }
 
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
     TableExchange::start_at(iteration, all);
-    own_updates_ = iteration * std::max(1, task_.steps);
+    own_updates_ =
+        task_.momentum == MomentumPolicy::kReset ? 0 : iteration * std::max(1, task_.steps);
   }
 
   // Weights alone are a worker's own between two exchanges.
