@@ -56,6 +56,7 @@ struct RunOptions : SolverOptions {
   bool measure_servers = false;
   // or these, whatever is said of them, of a job in which they stay
   std::optional<table::Servers> servers{};
+  bool updates_beside = true;  // as WorkerOptions has it
   // Of each worker's share of what all share, in the first generation, equal on all workers; empty:
   // none are given.
   std::vector<double> weights{};

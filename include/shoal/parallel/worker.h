@@ -30,6 +30,9 @@ struct WorkerOptions {
   table::Generation generation = 0;  // of the plan: how many plans this table has had before
   table::SchemeMaker maker = table::make_scheme;
   std::optional<table::Servers> servers{};  // as many as the roster's; nothing: all are alike
+  // Whether a thread of its own may update params after a step, beside the solver's; otherwise they
+  // stay as the step left them until the next.
+  bool updates_beside = true;
   Rates rates{};  // from which the ways of exchange are chosen; the same on every worker
 };
 

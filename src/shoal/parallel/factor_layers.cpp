@@ -38,7 +38,8 @@ constexpr std::int64_t kRowsTogether = 512;
 // gradients are to be looked at when the passes are over.
 std::unique_ptr<Context> context_beside(const TableSetup& setup) {
   const Context& context = setup.net.context();
-  if (!context.device().is_host() || setup.param.snapshot_diff() || setup.param.debug_info())
+  if (!context.device().is_host() || setup.param.snapshot_diff() || setup.param.debug_info() ||
+      !setup.options.updates_beside)
     return nullptr;
   return std::make_unique<Context>(Context::Options{.threads = context.threads()});
 }

@@ -117,6 +117,7 @@ class TableMembership final : public JobMembership {
                         .until = phase_end,
                         .generation = generation_,
                         .servers = servers(),
+                        .updates_beside = options_.updates_beside,
                         .rates = rates_});
   }
 

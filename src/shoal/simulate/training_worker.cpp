@@ -109,6 +109,7 @@ class TrainingWorker final : public SimulatedWorker {
   Status work() override {
     parallel::RunOptions options;
     options.servers = setup_.servers;
+    options.updates_beside = false;  // keep_own_params reads what they would write
     if (recorder_) options.meter = &*recorder_;
     options.opened = [this](Solver& solver) {
       if (!recorder_) return;
