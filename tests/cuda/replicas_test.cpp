@@ -100,6 +100,23 @@ TEST(DeviceSums, SumIntoTheFirstAndCopyFromIt) {
   }
 }
 
+// NCCL may have begun on some GPUs, which would wait for the others.
+TEST(DeviceSums, OneThatCannotBeStartedEndsThem) {
+  const OneEach gpus(1);
+  const auto& [made, contexts, sums] = gpus;
+  std::vector<Tensor> x;
+  for (int r = 0; r < 3; ++r) x.emplace_back(Shape{4});
+  for (int r = 0; r < 3; ++r) {
+    Tensor* const own[] = {&x[static_cast<std::size_t>(r)]};
+    sums->offer(r, 0, ops::DeviceSums::Use::kSum, own);
+  }
+  fail_library(1);
+  EXPECT_THROW(sums->start(0), DeviceError);
+  fail_library(0);
+  EXPECT_THROW(sums->throw_if_failed(), DeviceError);
+  EXPECT_THROW(sums->take(1, 0), DeviceError);
+}
+
 TEST(DeviceSums, SayWhyTheyCannotBeMade) {
   Context one({.device = &fake_gpu()}), same({.device = &fake_gpu()}), cpu({});
   const auto why = [](std::vector<Context*> contexts) {
@@ -196,6 +213,39 @@ TEST(CudaReplicas, EndWhereThoseOnTheCpuDo) {
     ASSERT_OK(train_on_all(devices, param));
     EXPECT_LE(relative_error(model_of(param, 6), want), 1e-4);
   }
+}
+
+// What a step takes on two GPUs, beside one on its own.
+TEST(CudaReplicas, AStepWaitsOnceOnEachGpuAndTurnsNoNumbersForSums) {
+  const SolverParameter param = device_solver("cuda_replicas_steady", "precision: TF32");
+  const auto step_on = [&](int gpus) {
+    const Devices devices = fake_gpus(gpus);
+    SolverOptions options;
+    options.device = devices[0];
+    options.share.replicas = gpus;
+    std::vector<Net*> nets;
+    options.make_updater = [&](Net& net) {
+      nets = {&net};
+      if (gpus == 1) return make_local_updater(param, "test", net);
+      auto made = parallel::make_replicas(param, "test", net, {devices.begin() + 1, devices.end()},
+                                          make_local_updater(param, "test", net));
+      for (Net* replica : made->replicas()) nets.push_back(replica);
+      return made;
+    };
+    Solver solver(param, options);
+    EXPECT_TRUE(solver.step(8).ok());
+    const auto reorders = [&] {
+      std::int64_t all = 0;
+      for (Net* net : nets) all += net->context().stream()->conversions.reorders;
+      return all;
+    };
+    const FakeCalls before = fake_calls();
+    const std::int64_t turned = reorders();
+    EXPECT_TRUE(solver.step(1).ok());
+    EXPECT_EQ((fake_calls() - before).waits, gpus);
+    return static_cast<double>(reorders() - turned) / gpus;
+  };
+  EXPECT_EQ(step_on(2), step_on(1));
 }
 
 TEST(CudaReplicas, WorkInAJob) {

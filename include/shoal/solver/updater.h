@@ -110,11 +110,12 @@ class Updater {
   // may come together, and that of the second may be one for all of them, as Net's hooks may; 0:
   // each layer's come on their own. Constant.
   virtual std::int64_t bytes_together() const { return 0; }
-  // Whether before_forward and after_backward neither wait nor send. Constant.
+  // Whether the params are ready when begin() returns, and after_backward sends nothing to other
+  // processes, so that a step may still be forbidden after its passes. Constant.
   virtual bool is_quiet() const { return false; }
   // If it is: looks at the gradients, whose passes are done, so that end_step need not. Waits for
   // the device.
-  virtual void look() {}
+  virtual Status look() { return {}; }
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
   // Whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;

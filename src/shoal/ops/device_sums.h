@@ -23,7 +23,8 @@ class DeviceSums {
   // used, and the other functions throw, too. Any thread.
   virtual void throw_if_failed() = 0;
   // The slot begins when what is queued on this context now has been done. On the context's thread.
-  // The tensors, in plain order, stay where they are until take().
+  // The tensors, in plain order or in one that all contexts had them in the last time, stay where
+  // they are until take().
   virtual void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) = 0;
   // Queues the slot, which all contexts have offered for one use. On one thread, as done().
   virtual void start(int slot) = 0;

@@ -12,9 +12,13 @@ namespace {
 
 using Tensors = std::vector<Tensor*>;
 
-Tensors params_of(const Net& net, int layer) {
+enum class Pick { kAll, kLearned };  // with running sums, or without
+Tensors params_of(const Net& net, const LayerRange& range, Pick pick = Pick::kAll) {
   Tensors params;
-  for (const auto& blob : net.layers()[layer]->params()) params.push_back(&blob->data);
+  for (int layer = range.first; layer <= range.last; ++layer)
+    for (std::size_t i = 0; i < net.layers()[layer]->params().size(); ++i)
+      if (pick == Pick::kAll || !is_running_sum(net, static_cast<std::size_t>(layer), i))
+        params.push_back(&net.layers()[layer]->params()[i]->data);
   return params;
 }
 
@@ -56,12 +60,13 @@ class Copies {
 
 class ThroughHost final : public ReplicaNumbers {
  public:
-  explicit ThroughHost(const std::vector<Net*>& nets) : nets_(nets), offered_(nets.size()) {
+  ThroughHost(const std::vector<Net*>& nets, const std::vector<LayerRange>& ranges)
+      : nets_(nets), ranges_(ranges), offered_(nets.size()) {
     for (std::size_t r = 1; r < nets.size(); ++r) share_params(*nets[r]);
-    for (int layer = 0; layer < static_cast<int>(nets[0]->layers().size()); ++layer) {
-      sent_.emplace_back(apart(0, layer));
+    for (const LayerRange& range : ranges) {
+      sent_.emplace_back(apart(0, range));
       for (std::size_t r = 1; r < nets.size(); ++r)
-        if (!on_host(*nets[r])) offered_[r].emplace_back(gradients_of(*nets[r], layer));
+        if (!on_host(*nets[r])) offered_[r].emplace_back(gradients_of(*nets[r], range.summed));
     }
   }
 
@@ -69,18 +74,20 @@ class ThroughHost final : public ReplicaNumbers {
     for (auto& of_replica : offered_)
       for (Copies& gradients : of_replica) gradients.settle();
   }
-  void send(int layer) override { sent_[layer].take_from(apart(0, layer)); }
-  void take(int replica, int layer) override {
-    sent_[layer].give_to(apart(static_cast<std::size_t>(replica), layer));
+  void send(int range) override { sent_[range].take_from(apart(0, ranges_[range])); }
+  void take(int replica, int range) override {
+    sent_[range].give_to(apart(static_cast<std::size_t>(replica), ranges_[range]));
   }
-  void offer(int replica, int layer) override {
+  void offer(int replica, int range) override {
     const auto r = static_cast<std::size_t>(replica);
-    if (!on_host(*nets_[r])) offered_[r][layer].take_from(gradients_of(*nets_[r], layer));
+    if (!on_host(*nets_[r]))
+      offered_[r][range].take_from(gradients_of(*nets_[r], ranges_[range].summed));
   }
-  void sum(int layer) override {
+  void sum(int range) override {
+    const std::vector<int>& summed = ranges_[range].summed;
     for (std::size_t r = 1; r < nets_.size(); ++r)
-      add(on_host(*nets_[r]) ? gradients_of(*nets_[r], layer) : offered_[r][layer].tensors(),
-          gradients_of(*nets_[0], layer));
+      add(on_host(*nets_[r]) ? gradients_of(*nets_[r], summed) : offered_[r][range].tensors(),
+          gradients_of(*nets_[0], summed));
   }
   void sum_running() override {
     for (std::size_t r = 1; r < nets_.size(); ++r) {
@@ -100,10 +107,10 @@ class ThroughHost final : public ReplicaNumbers {
           net.layers()[layer]->params()[i]->data.share(
               nets_[0]->layers()[layer]->params()[i]->data);
   }
-  // The layer's params in a net, without those that all nets share.
-  Tensors apart(std::size_t of, int layer) const {
-    const Tensors first = params_of(*nets_[0], layer), second = params_of(*nets_[1], layer);
-    Tensors all = params_of(*nets_[of], layer), kept;
+  // The range's params in a net, without those that all nets share.
+  Tensors apart(std::size_t of, const LayerRange& range) const {
+    const Tensors first = params_of(*nets_[0], range), second = params_of(*nets_[1], range);
+    Tensors all = params_of(*nets_[of], range), kept;
     for (std::size_t i = 0; i < all.size(); ++i)
       if (!first[i]->shares_with(*second[i])) kept.push_back(all[i]);
     return kept;
@@ -114,66 +121,84 @@ class ThroughHost final : public ReplicaNumbers {
   }
 
   const std::vector<Net*> nets_;
-  std::vector<Copies> sent_;                  // by layer
-  std::vector<std::vector<Copies>> offered_;  // by replica and layer, of those not on the host
+  const std::vector<LayerRange> ranges_;
+  std::vector<Copies> sent_;                  // by range
+  std::vector<std::vector<Copies>> offered_;  // by replica and range, of those not on the host
 };
 
-// The slots: of each layer the gradients, of each layer the params, the running sums.
+// The slots: of each range the gradients, of each range the params, the running sums.
 class ByDevices final : public ReplicaNumbers {
  public:
-  ByDevices(const std::vector<Net*>& nets, std::unique_ptr<ops::DeviceSums> sums)
-      : nets_(nets), sums_(std::move(sums)), layers_(static_cast<int>(nets[0]->layers().size())) {}
-  static int slots(const Net& net) { return 2 * static_cast<int>(net.layers().size()) + 1; }
+  ByDevices(const std::vector<Net*>& nets, const std::vector<LayerRange>& ranges, bool ready,
+            std::unique_ptr<ops::DeviceSums> sums)
+      : nets_(nets), ranges_(ranges), ready_(ready), sums_(std::move(sums)) {}
+  static int slots(const std::vector<LayerRange>& ranges) {
+    return 2 * static_cast<int>(ranges.size()) + 1;
+  }
 
+  // If all are sent here, transfers go on beside the forward pass. Running sums go first and alone,
+  // since nets[0]'s forward pass changes them, and must not before they were copied.
   void begin() override {
     for (int r = 1; r < count(); ++r) {
       if (last_ >= 0) sums_->take(r, last_);
-      for (int layer = 0; layer < layers_; ++layer)
-        if (has_params(layer)) sums_->offer(r, params(layer), Use::kCopy, params_of(net(r), layer));
+      for (int range = 0; range < params(0); ++range)
+        if (has_params(range)) sums_->offer(r, params(range), Use::kCopy, params_in(r, range));
     }
+    if (!ready_) return;
+    if (!running_sums_of(net(0)).empty()) {
+      offer_running_sums(Use::kCopy);
+      for (int r = 0; r < count(); ++r) sums_->take(r, running_sums());
+    }
+    for (int range = 0; range < params(0); ++range) send(range);
   }
-  void send(int layer) override {
-    if (!has_params(layer)) return;
-    sums_->offer(0, params(layer), Use::kCopy, params_of(net(0), layer));
-    start(params(layer));
-    // the forward pass changes running sums, and must not before they were copied
-    if (has_running_sums(layer)) sums_->take(0, params(layer));
+  bool sends_all() const override { return ready_; }
+  void send(int range) override {
+    if (!has_params(range)) return;
+    sums_->offer(0, params(range), Use::kCopy, params_in(0, range));
+    start(params(range));
+    if (!ready_ && has_running_sums(range)) sums_->take(0, params(range));
   }
-  void take(int replica, int layer) override {
-    if (has_params(layer)) sums_->take(replica, params(layer));
+  void take(int replica, int range) override {
+    if (has_params(range)) sums_->take(replica, params(range));
   }
-  void offer(int replica, int layer) override {
-    if (has_params(layer))
-      sums_->offer(replica, layer, Use::kSum, gradients_of(net(replica), layer));
+  void offer(int replica, int range) override {
+    if (sums_any(range)) sums_->offer(replica, range, Use::kSum, gradients_in(replica, range));
   }
-  void sum(int layer) override {
-    offer(0, layer);
-    if (has_params(layer)) start(layer);
+  void sum(int range) override {
+    offer(0, range);
+    if (sums_any(range)) start(range);
   }
   void throw_if_failed() override { sums_->throw_if_failed(); }
-  bool summed(int layer) override { return !has_params(layer) || sums_->done(layer); }
-  void finish(int layer) override {
-    if (has_params(layer)) sums_->take(0, layer);
+  bool summed(int range) override { return !sums_any(range) || sums_->done(range); }
+  void finish(int range) override {
+    if (sums_any(range)) sums_->take(0, range);
   }
   void sum_running() override {
     if (running_sums_of(net(0)).empty()) return;
-    for (int r = 0; r < count(); ++r)
-      sums_->offer(r, 2 * layers_, Use::kSum, running_sums_of(net(r)));
-    start(2 * layers_);
-    sums_->take(0, 2 * layers_);
+    offer_running_sums(Use::kSum);
+    sums_->take(0, running_sums());
   }
 
  private:
   using Use = ops::DeviceSums::Use;
   int count() const { return static_cast<int>(nets_.size()); }
   Net& net(int r) const { return *nets_[r]; }
-  int params(int layer) const { return layers_ + layer; }
-  bool has_params(int layer) const { return !nets_[0]->layers()[layer]->params().empty(); }
-  bool has_running_sums(int layer) const {
-    const auto of = static_cast<std::size_t>(layer);
-    for (std::size_t i = 0; i < nets_[0]->layers()[of]->params().size(); ++i)
-      if (is_running_sum(*nets_[0], of, i)) return true;
-    return false;
+  int params(int range) const { return static_cast<int>(ranges_.size()) + range; }
+  int running_sums() const { return 2 * static_cast<int>(ranges_.size()); }
+  Tensors params_in(int r, int range) const {
+    return params_of(net(r), ranges_[range], ready_ ? Pick::kLearned : Pick::kAll);
+  }
+  Tensors gradients_in(int r, int range) const {
+    return gradients_of(net(r), ranges_[range].summed);
+  }
+  bool has_params(int range) const { return !params_in(0, range).empty(); }
+  bool sums_any(int range) const { return !gradients_in(0, range).empty(); }
+  bool has_running_sums(int range) const {
+    return params_of(net(0), ranges_[range], Pick::kLearned).size() != params_in(0, range).size();
+  }
+  void offer_running_sums(Use use) {
+    for (int r = 0; r < count(); ++r) sums_->offer(r, running_sums(), use, running_sums_of(net(r)));
+    start(running_sums());
   }
   void start(int slot) {
     sums_->start(slot);
@@ -181,25 +206,28 @@ class ByDevices final : public ReplicaNumbers {
   }
 
   const std::vector<Net*> nets_;
+  const std::vector<LayerRange> ranges_;
+  const bool ready_;
   const std::unique_ptr<ops::DeviceSums> sums_;
-  const int layers_;
   int last_ = -1;  // of the slots that were started
 };
 
 }  // namespace
 
-std::unique_ptr<ReplicaNumbers> make_replica_numbers(const std::vector<Net*>& nets) {
-  if (on_host(*nets[0])) return std::make_unique<ThroughHost>(nets);
+std::unique_ptr<ReplicaNumbers> make_replica_numbers(const std::vector<Net*>& nets,
+                                                     const std::vector<LayerRange>& ranges,
+                                                     bool ready) {
+  if (on_host(*nets[0])) return std::make_unique<ThroughHost>(nets, ranges);
   std::vector<Context*> contexts;
   for (Net* net : nets) contexts.push_back(&net->context());
   ops::Why why;
-  if (auto sums = ops::make_device_sums(contexts, ByDevices::slots(*nets[0]), why)) {
+  if (auto sums = ops::make_device_sums(contexts, ByDevices::slots(ranges), why)) {
     LOG(INFO) << nets.size() << " replicas sum their gradients by NCCL";
-    return std::make_unique<ByDevices>(nets, std::move(sums));
+    return std::make_unique<ByDevices>(nets, ranges, ready, std::move(sums));
   }
   LOG(WARNING) << nets.size()
                << " replicas sum their gradients through the host, which is slower: " << why;
-  return std::make_unique<ThroughHost>(nets);
+  return std::make_unique<ThroughHost>(nets, ranges);
 }
 
 }  // namespace shoal::parallel

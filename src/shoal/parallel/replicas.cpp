@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,6 +41,26 @@ FactorSink* sink_of(const Layer& layer) {
   return factored ? factored->factors_go_to() : nullptr;
 }
 
+// Neighbouring layers go together whose params have at most `most` bytes in all.
+std::vector<LayerRange> ranges_of(const Net& net, std::int64_t most) {
+  std::vector<LayerRange> ranges;
+  std::int64_t bytes = 0;
+  for (int layer = 0; layer < static_cast<int>(net.layers().size()); ++layer) {
+    std::int64_t own = 0;
+    for (const auto& param : net.layers()[layer]->params())
+      own += static_cast<std::int64_t>(param->data.bytes());
+    if (ranges.empty() || most == 0 || bytes + own > most) {
+      ranges.push_back({.first = layer});
+      bytes = 0;
+    }
+    ranges.back().last = layer;
+    bytes += own;
+    std::vector<int>& summed = ranges.back().summed;
+    if (!sink_of(*net.layers()[layer])) summed.insert(summed.begin(), layer);
+  }
+  return ranges;
+}
+
 struct Replica {
   Replica(const NetParameter& param, const Context::Options& options)
       : index(options.share.replica), context(options), net(param, context) {}
@@ -59,6 +80,7 @@ class Replicas final : public ForwardingUpdater {
       : ForwardingUpdater(std::move(inner)),
         first_(first),
         recipe_(read_recipe(param, name)),
+        ranges_(ranges_of(first, first.context().device().is_host() ? 0 : bytes_together())),
         barrier_(first.context().share().replicas, static_cast<int>(first.layers().size())) {
     std::vector<Net*> nets{&first};
     for (int r = 1; r < first.context().share().replicas; ++r) {
@@ -70,7 +92,7 @@ class Replicas final : public ForwardingUpdater {
       nets.push_back(&others_.back()->net);
       connect(*others_.back());
     }
-    numbers_ = make_replica_numbers(nets);
+    numbers_ = make_replica_numbers(nets, ranges_, this->inner().is_quiet());
     for (const auto& other : others_)
       threads_.emplace_back([this, &replica = *other] {
         while (barrier_.wait_begin(replica.index))
@@ -86,20 +108,34 @@ class Replicas final : public ForwardingUpdater {
     return begin_step();
   }
 
+  // What is needed for a range is asked for before its first layer.
   Status before_forward(int layer) override {
-    if (Status status = inner().before_forward(layer); !status.ok()) return status;
-    numbers_->send(layer);
-    barrier_.params_ready(layer);
+    if (numbers_->sends_all()) return inner().before_forward(layer);
+    const int at = range_of(layer);
+    const LayerRange& range = ranges_[at];
+    if (layer != range.first) return {};
+    for (int of = range.first; of <= range.last; ++of)
+      if (Status status = inner().before_forward(of); !status.ok()) return status;
+    numbers_->send(at);
+    barrier_.params_ready(range.last);
     return {};
   }
 
   Status after_backward(std::span<const int> layers) override {
     for (const int layer : layers) {
+      const int at = range_of(layer);
+      if (layer != ranges_[at].first) continue;
       if (Status status = barrier_.wait_backward(layer); !status.ok()) return status;
-      if (sums(first_, layer)) numbers_->sum(layer);
-      summing_.push_back(layer);
+      numbers_->sum(at);
+      summing_.push_back(at);
     }
-    return finish_sums([this](int summed) { return numbers_->summed(summed); });
+    return finish_sums([this](int range) { return numbers_->summed(range); });
+  }
+
+  bool is_quiet() const override { return inner().is_quiet(); }
+  Status look() override {
+    if (Status status = finish_passes(); !status.ok()) return status;
+    return inner().look();
   }
 
   std::int64_t bytes_together() const override {
@@ -119,8 +155,7 @@ class Replicas final : public ForwardingUpdater {
   }
 
   Result<StepOutcome> end_step(StepEnd how) override {
-    if (Status status = barrier_.wait_finished(); !status.ok()) return status.error();
-    if (Status status = finish_sums([](int) { return true; }); !status.ok()) return status.error();
+    if (Status status = finish_passes(); !status.ok()) return status.error();
     if (how == StepEnd::kSkip && recipe_.may_skip)
       for (const auto& other : others_) other->before.restore(other->net);
     const bool finite =
@@ -149,8 +184,10 @@ class Replicas final : public ForwardingUpdater {
 
  private:
   float share() const { return 1 / static_cast<float>(others_.size() + 1); }
-  // Whether the layer's gradients are to be summed: its factors are not among them.
-  static bool sums(const Net& net, int layer) { return !sink_of(*net.layers()[layer]); }
+  int range_of(int layer) const {
+    const auto after = std::ranges::upper_bound(ranges_, layer, {}, &LayerRange::first);
+    return static_cast<int>(after - ranges_.begin()) - 1;
+  }
 
   Status begin_step() {
     summing_.clear();
@@ -158,26 +195,29 @@ class Replicas final : public ForwardingUpdater {
       for (std::size_t layer = 0; layer < first_.layers().size(); ++layer)
         other->net.layers()[layer]->scale_gradients(first_.layers()[layer]->gradient_scale());
     numbers_->begin();
-    return barrier_.begin();
+    if (Status status = barrier_.begin(); !status.ok()) return status;
+    if (numbers_->sends_all()) barrier_.params_ready(ranges_.back().last);
+    return {};
   }
 
-  // Hands on the layers whose sums have been made, in order, until `done(layer)` says no.
+  // Of all replicas.
+  Status finish_passes() {
+    if (Status status = barrier_.wait_finished(); !status.ok()) return status;
+    return finish_sums([](int) { return true; });
+  }
+
+  // Hands on the layers of ranges whose sums have been made, in order, until `done(range)` says no.
   template <class Done>
   Status finish_sums(Done done) {
     std::vector<int> made;
-    std::vector<Tensor*> sums_made;
-    for (; !summing_.empty(); summing_.pop_front()) {
-      const int layer = made.emplace_back(summing_.front());
-      if (!sums(first_, layer)) continue;
-      if (!done(layer)) {
-        made.pop_back();
-        break;
-      }
-      numbers_->finish(layer);
-      const std::vector<Tensor*> own = gradients_of(first_, layer);
-      sums_made.insert(sums_made.end(), own.begin(), own.end());
+    std::vector<Tensor*> sums;
+    for (; !summing_.empty() && done(summing_.front()); summing_.pop_front()) {
+      const LayerRange& range = ranges_[summing_.front()];
+      numbers_->finish(summing_.front());
+      for (int layer = range.last; layer >= range.first; --layer) made.push_back(layer);
+      std::ranges::copy(gradients_of(first_, range.summed), std::back_inserter(sums));
     }
-    ops::scale_all(first_.context(), share(), sums_made);
+    ops::scale_all(first_.context(), share(), sums);
     return made.empty() ? Status() : inner().after_backward(made);
   }
 
@@ -186,15 +226,17 @@ class Replicas final : public ForwardingUpdater {
       if (FactorSink* const sink = sink_of(*first_.layers()[layer]))
         dynamic_cast<Factored&>(*replica.net.layers()[layer]).give_factors_to(sink);
     const auto before_forward = [this, &replica](int layer) {
-      if (replica.pass > 0) return Status();
-      if (Status status = barrier_.wait_params(layer); !status.ok()) return status;
-      numbers_->take(replica.index, layer);
+      const int at = range_of(layer);
+      if (replica.pass > 0 || layer != ranges_[at].first) return Status();
+      if (Status status = barrier_.wait_params(ranges_[at].last); !status.ok()) return status;
+      numbers_->take(replica.index, at);
       return Status();
     };
     const auto after_backward = [this, &replica](std::span<const int> layers) {
       if (replica.pass < recipe_.iter_size - 1) return Status();
       for (const int layer : layers) {
-        if (sums(replica.net, layer)) numbers_->offer(replica.index, layer);
+        const int at = range_of(layer);
+        if (layer == ranges_[at].first) numbers_->offer(replica.index, at);
         barrier_.finished_backward(replica.index, layer);
       }
       return Status();
@@ -216,18 +258,18 @@ class Replicas final : public ForwardingUpdater {
     replica.loss = 0;
     if (recipe_.may_skip) replica.before.save(replica.net);
     for (replica.pass = 0; replica.pass < recipe_.iter_size; ++replica.pass) {
-      const Result<float> loss = replica.net.forward();
-      if (!loss.ok()) return loss.error();
-      replica.loss += loss.value();
+      if (Status status = replica.net.run_forward(); !status.ok()) return status;
       if (Status status = replica.net.backward(); !status.ok()) return status;
+      replica.loss += replica.net.loss();  // which waits for the device
     }
     return {};
   }
 
   void average_running_sums() {
     numbers_->sum_running();
-    for_each_running_sum(first_,
-                         [this](Tensor& sum) { ops::scale(first_.context(), share(), sum); });
+    std::vector<Tensor*> sums;
+    for_each_running_sum(first_, [&](Tensor& sum) { sums.push_back(&sum); });
+    ops::scale_all(first_.context(), share(), sums);
   }
 
   // The solver looks for the cause in its own net alone.
@@ -242,10 +284,11 @@ class Replicas final : public ForwardingUpdater {
 
   Net& first_;
   const Recipe recipe_;
+  const std::vector<LayerRange> ranges_;
   ReplicaBarrier barrier_;
   std::vector<std::unique_ptr<Replica>> others_;  // 1, 2, ...
   std::unique_ptr<ReplicaNumbers> numbers_;
-  std::deque<int> summing_;  // layers that inner() is to hear of
+  std::deque<int> summing_;  // ranges of whose layers inner() is to hear
   bool told_ = false;
   std::vector<std::jthread> threads_;  // of others_; joined first
 };

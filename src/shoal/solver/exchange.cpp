@@ -60,8 +60,9 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
   bool is_quiet() const override {
     return std::ranges::all_of(exchanges_, [](const auto& one) { return one->is_quiet(); });
   }
-  void look() override {
+  Status look() override {
     for (const auto& exchange : exchanges_) exchange->gradients();
+    return {};
   }
 
   Result<StepOutcome> end_step(StepEnd how) override {

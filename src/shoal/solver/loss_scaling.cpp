@@ -32,7 +32,7 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
 
   std::int64_t bytes_together() const override { return inner().bytes_together(); }
   bool is_quiet() const override { return inner().is_quiet(); }
-  void look() override { inner().look(); }
+  Status look() override { return inner().look(); }
 
   Result<StepOutcome> end_step(StepEnd how) override {
     Result<StepOutcome> outcome = inner().end_step(how);

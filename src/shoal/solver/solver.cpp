@@ -226,7 +226,8 @@ Result<bool> Solver::run_passes() {
     if (Status status = core_.net->run_forward(); !status.ok()) return status.error();
     if (late)
       if (Status status = core_.net->backward(); !status.ok()) return status.error();
-    if (late && pass_ == core_.recipe.iter_size - 1) core_.updater->look();
+    if (late && pass_ == core_.recipe.iter_size - 1)
+      if (Status status = core_.updater->look(); !status.ok()) return status.error();
     const float loss = core_.net->loss();
     sum += loss;
     if (!std::isfinite(loss)) {

@@ -1,5 +1,6 @@
 #include "shoal/ops/cuda/nccl_sums.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <set>
@@ -19,6 +20,12 @@ namespace {
 using shoal::cuda::CudaEvent;
 using shoal::cuda::CudaStream;
 
+// One GPU's tensors of a slot.
+struct Offer {
+  std::vector<float*> numbers;
+  std::vector<LayoutPtr> found;  // in which they were
+};
+
 // One GPU, and its part of the slots.
 struct Member {
   Member(Context& of, int slots)
@@ -26,19 +33,28 @@ struct Member {
         stream(shoal::cuda::stream_of(of)),
         own(stream.runtime(), stream.ordinal(),
             static_cast<const shoal::cuda::CudaDevice&>(of.device()).default_stream()),
-        health(stream.runtime(), stream.ordinal()) {
+        health(stream.runtime(), stream.ordinal()),
+        offers(static_cast<std::size_t>(slots)) {
     for (int slot = 0; slot < slots; ++slot) {
       offered.emplace_back(stream.runtime(), stream.ordinal());
       done.emplace_back(stream.runtime(), stream.ordinal());
     }
-    numbers.resize(static_cast<std::size_t>(slots));
   }
   Context& context;
-  CudaStream& stream;                        // on which it computes
-  CudaStream own;                            // on which it sums and copies
-  CudaEvent health;                          // of the watch's thread
-  std::deque<CudaEvent> offered, done;       // by slot
-  std::vector<std::vector<float*>> numbers;  // by slot
+  CudaStream& stream;                   // on which it computes
+  CudaStream own;                       // on which it sums and copies
+  CudaEvent health;                     // of the watch's thread
+  std::deque<CudaEvent> offered, done;  // by slot
+  std::vector<Offer> offers;            // by slot
+};
+
+// What all members do with a slot.
+struct Slot {
+  DeviceSums::Use use{};
+  std::vector<std::size_t> counts;  // of its tensors
+  // In which they are summed or copied: that in which all members had them the last time, so that
+  // no member turns numbers. Set by start(), read by the offers after it.
+  std::vector<LayoutPtr> layouts;
 };
 
 // A GPU that fails leaves those that sum with it waiting for ever, and the threads that wait for
@@ -46,7 +62,7 @@ struct Member {
 class NcclSums final : public DeviceSums {
  public:
   NcclSums(std::span<Context* const> contexts, int slots, const Nccl& nccl)
-      : nccl_(nccl), uses_(static_cast<std::size_t>(slots)), counts_(uses_.size()) {
+      : nccl_(nccl), slots_(static_cast<std::size_t>(slots)) {
     std::vector<int> ordinals;
     for (Context* context : contexts) {
       members_.emplace_back(*context, slots);
@@ -58,10 +74,15 @@ class NcclSums final : public DeviceSums {
           "connecting GPUs");
     watch_ = std::jthread([this] { watch(); });
   }
+  // While the watch goes on: a GPU that waits for a failed one stops when the watch has seen that.
   ~NcclSums() override {
-    try {
-      for (Member& member : members_) member.own.synchronize();
-    } catch (const DeviceError&) {  // which a failed GPU has told before
+    bool failed = false;
+    for (Member& member : members_) {
+      try {
+        member.own.synchronize();
+      } catch (const DeviceError&) {  // which a failed GPU has told before
+        failed = true;
+      }
     }
     {
       MutexLock lock(mutex_);
@@ -69,8 +90,8 @@ class NcclSums final : public DeviceSums {
     }
     changed_.notify_all();
     watch_.join();
-    if (failure_.empty())
-      for (const ncclComm_t comm : comms_) nccl_.CommDestroy(comm);
+    if (!failure_.empty()) return;
+    for (const ncclComm_t comm : comms_) failed ? nccl_.CommAbort(comm) : nccl_.CommDestroy(comm);
   }
 
   void throw_if_failed() override {
@@ -81,14 +102,19 @@ class NcclSums final : public DeviceSums {
   void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) override {
     Member& member = members_[static_cast<std::size_t>(context)];
     const auto at = static_cast<std::size_t>(slot);
-    member.numbers[at].clear();
-    for (Tensor* tensor : tensors)
-      member.numbers[at].push_back(numbers(member.context, context == 0, use, *tensor));
+    const std::vector<LayoutPtr>& layouts = slots_[at].layouts;
+    Offer& offer = member.offers[at];
+    offer = {};
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      offer.found.push_back(tensors[i]->layout());
+      offer.numbers.push_back(numbers(member.context, context == 0, use,
+                                      i < layouts.size() ? layouts[i] : nullptr, *tensors[i]));
+    }
     if (context == 0) {
-      uses_[at] = use;
-      counts_[at].clear();
+      slots_[at].use = use;
+      slots_[at].counts.clear();
       for (const Tensor* tensor : tensors)
-        counts_[at].push_back(static_cast<std::size_t>(tensor->count()));
+        slots_[at].counts.push_back(static_cast<std::size_t>(tensor->count()));
     }
     member.offered[at].record(member.stream);
   }
@@ -97,12 +123,13 @@ class NcclSums final : public DeviceSums {
     MutexLock lock(mutex_);  // or the watch could end what is begun here
     throw_if_failed_locked();
     const auto at = static_cast<std::size_t>(slot);
-    for (Member& member : members_) member.offered[at].hold(member.own);
-    check(nccl_, nccl_.GroupStart(), "beginning a sum of GPUs");
-    for (std::size_t i = 0; i < counts_[at].size(); ++i)
-      for (std::size_t m = 0; m < members_.size(); ++m) queue(m, at, i);
-    check(nccl_, nccl_.GroupEnd(), "starting a sum of GPUs");
-    for (Member& member : members_) member.done[at].record(member.own);
+    try {
+      queue(at);
+    } catch (const DeviceError& error) {  // some GPUs may have begun, and wait for the others
+      end(error.what());
+      throw;
+    }
+    agree(at);
   }
 
   bool done(int slot) override {
@@ -124,14 +151,17 @@ class NcclSums final : public DeviceSums {
       throw DeviceError(str("the sums of all GPUs of this process were ended: ", failure_));
   }
 
+  void end(const std::string& why) REQUIRES(mutex_) {
+    failure_ = why;
+    for (const ncclComm_t comm : comms_) nccl_.CommAbort(comm);
+    changed_.notify_all();
+  }
+
   void watch() {
     MutexLock lock(mutex_);
-    while (!changed_.wait_for(mutex_, kTick, [this]() REQUIRES(mutex_) { return is_over_; })) {
-      failure_ = trouble();
-      if (failure_.empty()) continue;
-      for (const ncclComm_t comm : comms_) nccl_.CommAbort(comm);
-      return;
-    }
+    while (!changed_.wait_for(mutex_, kTick,
+                              [this]() REQUIRES(mutex_) { return is_over_ || !failure_.empty(); }))
+      if (const std::string why = trouble(); !why.empty()) end(why);
   }
   // Of a GPU or of NCCL; "" if there is none.
   std::string trouble() {
@@ -148,27 +178,52 @@ class NcclSums final : public DeviceSums {
     }
   }
 
-  static float* numbers(Context& ctx, bool first, Use use, Tensor& tensor) {
-    if (use == Use::kSum && first) return mut(ctx, tensor);
-    if (use == Use::kCopy && !first) return write(ctx, tensor);
-    return const_cast<float*>(read(ctx, tensor));  // which NCCL's one type of pointer asks for
+  static float* numbers(Context& ctx, bool first, Use use, const LayoutPtr& layout,
+                        Tensor& tensor) {
+    if (use == Use::kSum && first) return mut(ctx, tensor, layout);
+    if (use == Use::kCopy && !first) return write(ctx, tensor, layout);
+    return const_cast<float*>(read(ctx, tensor, layout));  // which NCCL's one type of pointer asks
   }
 
-  void queue(std::size_t m, std::size_t slot, std::size_t i) {
-    Member& member = members_[m];
-    float* const own = member.numbers[slot][i];
-    const std::size_t count = counts_[slot][i];
-    const cudaStream_t stream = member.own.handle();
-    check(nccl_,
-          uses_[slot] == Use::kSum
-              ? nccl_.Reduce(own, own, count, ncclFloat32, ncclSum, 0, comms_[m], stream)
-              : nccl_.Broadcast(own, own, count, ncclFloat32, 0, comms_[m], stream),
-          "summing on GPUs");
+  // One launch of NCCL's on each GPU.
+  void queue(std::size_t at) {
+    std::vector<cudaStream_t> streams;
+    for (Member& member : members_) {
+      member.offered[at].hold(member.own);
+      streams.push_back(member.own.handle());
+    }
+    const Slot& slot = slots_[at];
+    check(nccl_, nccl_.GroupStart(), "beginning a sum of GPUs");
+    ncclResult_t worst = ncclSuccess;
+    for (std::size_t i = 0; i < slot.counts.size(); ++i)
+      for (std::size_t m = 0; m < members_.size(); ++m) {
+        float* const own = members_[m].offers[at].numbers[i];
+        const ncclResult_t result =
+            slot.use == Use::kSum
+                ? nccl_.Reduce(own, own, slot.counts[i], ncclFloat32, ncclSum, 0, comms_[m],
+                               streams[m])
+                : nccl_.Broadcast(own, own, slot.counts[i], ncclFloat32, 0, comms_[m], streams[m]);
+        if (result != ncclSuccess) worst = result;
+      }
+    const ncclResult_t ended = nccl_.GroupEnd();  // also after a failure
+    check(nccl_, worst != ncclSuccess ? worst : ended, "summing on GPUs");
+    for (Member& member : members_) member.done[at].record(member.own);
+  }
+
+  // The layouts of the slot's next use: float32, in an order that all members have.
+  void agree(std::size_t at) {
+    std::vector<LayoutPtr>& layouts = slots_[at].layouts;
+    layouts = members_[0].offers[at].found;
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      if (type_of(layouts[i]) != ElementType::kFloat32 ||
+          !std::ranges::all_of(members_, [&](const Member& member) {
+            return same_layout(member.offers[at].found[i], layouts[i]);
+          }))
+        layouts[i] = nullptr;
   }
 
   const Nccl& nccl_;
-  std::vector<Use> uses_;                         // by slot
-  std::vector<std::vector<std::size_t>> counts_;  // by slot, of its tensors
+  std::vector<Slot> slots_;
   std::deque<Member> members_;
   std::vector<ncclComm_t> comms_;
   Mutex mutex_;
