@@ -122,6 +122,28 @@ TEST_P(ShareLayers, NetsWithWeightsTakeTheirPartsOfEachEpoch) {
   }
 }
 
+// Four batches among three clients: each test goes on where the one before ended.
+TEST_P(ShareLayers, TestsReadWhatOneProcessWouldRead) {
+  constexpr int kBatch = 3, kTests = 3;
+  kind().write(path_, 0, 23);
+  if (!kind().by_processes) return;
+  const std::vector<std::int64_t> batches = {2, 1, 1};
+  std::vector<std::vector<Seen>> taken;
+  for (int c = 0; c < 3; ++c) {
+    DataRig rig(layer(str(kShared, "batch_size: ", kBatch)), 5, TEST,
+                Share{.client = c, .clients = 3, .test_batches = batches});
+    taken.push_back(take(rig, kTests * static_cast<int>(batches[static_cast<std::size_t>(c)])));
+  }
+  std::vector<Seen> all;
+  for (int test = 0; test < kTests; ++test)
+    for (std::size_t c = 0; c < 3; ++c) {
+      const auto own = static_cast<std::ptrdiff_t>(batches[c] * kBatch);
+      all.insert(all.end(), taken[c].begin() + test * own, taken[c].begin() + (test + 1) * own);
+    }
+  DataRig alone(layer(str("batch_size: ", kBatch)), 5, TEST);
+  EXPECT_EQ(all, take(alone, kTests * 4));
+}
+
 TEST_P(ShareLayers, WeightsAreDividedAmongReplicas) {
   kind().write(path_, 0, 12);
   if (!kind().by_processes) return;

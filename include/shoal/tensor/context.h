@@ -37,6 +37,9 @@ struct Share {
   // Items of a batch, by client, each of its replicas' nets; empty: all have as many. With in_step
   // the clients then read a shared source in slices of one batch of all, whatever the weights.
   std::vector<std::int64_t> batches{};
+  // The batches that each client makes in a test, which all begin together; empty: as many. The
+  // clients then read a shared source in slices of all batches of a test.
+  std::vector<std::int64_t> test_batches{};
   int index() const { return client * replicas + replica; }
   int count() const { return clients * replicas; }
 };

@@ -104,19 +104,25 @@ SequenceOptions PrefetchingLayer::sequence() const {
     for (const double weight : share_.weights)
       sequence.weights.insert(sequence.weights.end(), each, weight);
   if (by_slices())
-    for (const std::int64_t batch : share_.batches)
-      sequence.batches.insert(sequence.batches.end(), each, static_cast<std::uint64_t>(batch));
+    for (const std::int64_t slice : slices())
+      sequence.batches.insert(sequence.batches.end(), each, static_cast<std::uint64_t>(slice));
   return sequence;
+}
+
+std::vector<std::int64_t> PrefetchingLayer::slices() const {
+  std::vector<std::int64_t> lengths = share_.test_batches;
+  for (std::int64_t& length : lengths) length *= feed_.batch_size;
+  return lengths.empty() && share_.in_step ? share_.batches : lengths;
 }
 
 std::uint64_t PrefetchingLayer::used_by_all() const {
   if (by_parts())
     return static_cast<std::uint64_t>(std::llround(static_cast<double>(n_) / own_part_of_epoch()));
+  const std::vector<std::int64_t> lengths = slices();
   const std::int64_t all =
-      std::accumulate(share_.batches.begin(), share_.batches.end(), std::int64_t{0}) *
-      share_.replicas;
-  return base_ +
-         n_ / static_cast<std::uint64_t>(feed_.batch_size) * static_cast<std::uint64_t>(all);
+      std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}) * share_.replicas;
+  const std::int64_t own = lengths[static_cast<std::size_t>(share_.client)];
+  return base_ + n_ / static_cast<std::uint64_t>(own) * static_cast<std::uint64_t>(all);
 }
 
 double PrefetchingLayer::own_part_of_epoch() const {

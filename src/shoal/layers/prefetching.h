@@ -97,9 +97,11 @@ class PrefetchingLayer : public Layer {
   // Nets that share a source take its records in turn, in slices of a batch of all, or each a part
   // of every epoch.
   bool by_slices() const {
-    return !reads_part() && share_.in_step &&
-           std::ranges::adjacent_find(share_.batches, std::not_equal_to()) != share_.batches.end();
+    const std::vector<std::int64_t> lengths = slices();
+    return !reads_part() &&
+           std::ranges::adjacent_find(lengths, std::not_equal_to()) != lengths.end();
   }
+  std::vector<std::int64_t> slices() const;  // records, by client
   bool by_parts() const { return !reads_part() && !by_slices() && !share_.weights.empty(); }
   bool in_turn() const { return !by_slices() && !by_parts(); }
   double own_part_of_epoch() const;   // of by_parts(); in (0, 1]

@@ -113,6 +113,7 @@ void SolverCore::build_test_nets() {
   one.replica = 0;
   one.replicas = 1;
   one.weights.clear();  // a test is divided among equals
+  one.batches.clear();
   // or the chief's alone: what all share is its own then, and what is cut up stays so
   if (apart() && team.chief()) {
     if (one.suffix.empty()) one.suffix = std::to_string(one.client);
@@ -121,10 +122,21 @@ void SolverCore::build_test_nets() {
     one.clients = 1;
   }
   for (const NetParameter& test_net : test_nets_of(param, options.name)) {
-    LOG(INFO) << "Creating test net (#" << test_nets.size() << ")";
+    const int index = static_cast<int>(test_nets.size());
+    LOG(INFO) << "Creating test net (#" << index << ")";
+    one.test_batches = test_batches(index);
+    if (one.test_batches.back() == 0) one.test_batches.clear();  // some members read nothing
     test_nets.push_back(std::make_unique<Net>(test_net, add_context(one)));
     test_nets.back()->share_weights(*net);
   }
+}
+
+std::vector<std::int64_t> SolverCore::test_batches(int index) const {
+  const int members = apart() ? 1 : team.size(), all = param.test_iter(index);
+  std::vector<std::int64_t> batches;
+  for (int member = 0; member < members; ++member)
+    batches.push_back(all / members + (member < all % members ? 1 : 0));
+  return batches;
 }
 
 std::vector<Net*> SolverCore::nets() const {

@@ -32,6 +32,8 @@ class SolverCore {
   Action asked() const { return options.action ? options.action() : Action::kNone; }
   std::vector<Net*> nets() const;  // the train net, then the test nets
   std::int64_t items_per_update() const;
+  // Of a test by test net `index`: the batches of each member that takes part.
+  std::vector<std::int64_t> test_batches(int index) const;
   double own_items() const;
   float smoothed_loss() const;
   void note_loss(float loss);

@@ -100,9 +100,9 @@ Result<std::vector<TestScore>> Tester::test(int index) {
 Status Tester::run_batches(int index, std::vector<TestScore>& scores, double& loss) {
   Net& net = *core_.test_nets[static_cast<std::size_t>(index)];
   const int batches = param_.test_iter(index);
-  const int members = core_.apart() ? 1 : team_.size();
-  const int own = batches / members + (team_.index() < batches % members ? 1 : 0);
-  for (int b = 0; b < own; ++b) {
+  const std::int64_t own =
+      core_.test_batches(index)[core_.apart() ? 0 : static_cast<std::size_t>(team_.index())];
+  for (std::int64_t b = 0; b < own; ++b) {
     if (!core_.in_team())  // who is alone can stop in the middle
       if (Status status = boundary_.act(core_.asked()); !status.ok()) return status;
     if (core_.ending) return {};
