@@ -1,6 +1,7 @@
 // Caffe's one program for several: `caffe train --solver=...` runs the tool of that name beside it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -11,19 +12,27 @@
 int main(int argc, char** argv) {
   const std::vector<std::string> commands = {"train", "test", "time", "extract_features",
                                              "device_query"};
-  const std::string command = argc > 1 ? argv[1] : "";
-  std::string known;
-  for (const std::string& name : commands) {
-    known += (known.empty() ? "" : "|") + name;
-    if (name != command) continue;
+  std::vector<char*> words(argv, argv + argc);
+  // flags may stand before the command
+  const auto found = std::find_first_of(words.begin() + std::min(argc, 1), words.end(),
+                                        commands.begin(), commands.end());
+  const std::string first = argc > 1 ? argv[1] : "";
+  const bool version = found == words.end() && (first == "--version" || first == "-version");
+  if (found != words.end() || version) {
+    const std::string name = version ? "train" : *found;
+    if (!version) words.erase(found);
+    words[0] = const_cast<char*>(name.c_str());
+    words.push_back(nullptr);
     const std::string path =
         (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
-    ::execv(path.c_str(), argv + 1);
+    ::execv(path.c_str(), words.data());
     std::fprintf(stderr, "caffe: cannot run %s: %s\n", path.c_str(), std::strerror(errno));
     return 1;
   }
-  const bool asked = command == "--help" || command == "-help" || command == "help";
-  if (!asked && argc > 1) std::fprintf(stderr, "caffe: no command '%s'\n", command.c_str());
+  const bool asked = first == "--help" || first == "-help" || first == "help";
+  if (!asked && argc > 1) std::fprintf(stderr, "caffe: no command '%s'\n", first.c_str());
+  std::string known;
+  for (const std::string& name : commands) known += (known.empty() ? "" : "|") + name;
   std::fprintf(asked ? stdout : stderr,
                "usage: caffe %s FLAGS\nEach has a --help of its own and is a tool of its own "
                "beside this one.\n",

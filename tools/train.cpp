@@ -134,6 +134,7 @@ int train(const std::vector<std::string>& words) {
   }
   if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
   if (given("cuda_graphs")) param.set_cuda_graphs(FLAGS_cuda_graphs);
+  const bool has_scheme = param.scheme_size() > 0;
   merge_flags(flags, param);
   if (!FLAGS_hybrid.empty()) {
     std::vector<std::string> phases = words;
@@ -141,6 +142,7 @@ int train(const std::vector<std::string>& words) {
     merge_hybrid(phases, flags.scheme, max_iter_is_given(), param);
   }
   merge_groups(place, param);
+  if (!has_scheme) check_scheme_of_flags(param);
   report_ignored_flags();
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
   parallel::JobSpec job = parallel::read_job_spec(param, FLAGS_solver);

@@ -214,6 +214,15 @@ void merge_groups(const parallel::Place& place, SolverParameter& param) {
   }
 }
 
+void check_scheme_of_flags(const SolverParameter& param) {
+  if (param.scheme_size() == 0) return;
+  try {
+    parallel::phases_of(param, "flags");
+  } catch (const ConfigError& error) {
+    throw usage(error.error().message);
+  }
+}
+
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place) {
   table::ServiceOptions options;
   options.rank = static_cast<std::uint32_t>(place.rank);

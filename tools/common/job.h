@@ -52,6 +52,8 @@ void merge_flags(const JobFlags& flags, SolverParameter& param);
 std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place);
 // Gives the solver's grouped schemes that do not say theirs the groups of the machinefile.
 void merge_groups(const parallel::Place& place, SolverParameter& param);
+// Throws ConfigError (kUsage) if the solver's scheme, all of which flags gave, makes no sense.
+void check_scheme_of_flags(const SolverParameter& param);
 
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
 // The options of a process that joins the job whose process 0 is at --join, before it has a rank.

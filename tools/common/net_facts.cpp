@@ -77,7 +77,7 @@ std::string other_owner(const Net& net, const Layer& layer, const Blob& blob) {
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
   return digits;
 }
 

@@ -281,10 +281,13 @@ std::string machines_text(const parallel::Place& place) {
 
 // Names the flags that were given and are of processes that train together.
 void warn_of_job_flags() {
+  constexpr std::string_view kFiles[] = {"job_flags", "scheme_flags"},
+                             kOfOne[] = {"client_id", "num_clients", "replicas",
+                                         "num_table_threads", "batch_semantics"};
   std::vector<std::string> idle;
-  for (const char* const flag :
-       {"staleness", "scheme", "exchange", "svb", "groups", "groups_file", "group_by", "share_by",
-        "batch_by", "share_interval", "role", "placement", "explain_exchange", "data_sharding"})
+  for (const std::string& flag : given_of(kFiles))
+    if (std::ranges::find(kOfOne, flag) == std::end(kOfOne)) idle.push_back(str("--", flag));
+  for (const char* const flag : {"placement", "explain_exchange"})
     if (given(flag)) idle.push_back(str("--", flag));
   if (!idle.empty())
     LOG(WARNING) << join(idle) << (idle.size() == 1 ? " has" : " have")

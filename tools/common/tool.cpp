@@ -216,6 +216,16 @@ int run_tool(int argc, char** argv, const char* usage,
   }
 }
 
+std::vector<std::string> given_of(std::span<const std::string_view> files) {
+  std::vector<std::string> names;
+  for (const auto& flag : own_flags())
+    for (const std::string_view file : files)
+      if (flag.current_value != flag.default_value &&
+          flag.filename.find(str('/', file, '.')) != std::string::npos)
+        names.push_back(flag.name);
+  return names;
+}
+
 bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
 }  // namespace shoal

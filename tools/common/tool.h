@@ -1,7 +1,9 @@
 // The main of every tool: flags in, exit code out.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shoal {
@@ -22,5 +24,8 @@ int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words));
 // Whether the command line or a variable says what the flag is, its default value included.
 bool given(const char* flag);
+// The names of the flags of these files ("job_flags") that were given another value than their
+// default.
+std::vector<std::string> given_of(std::span<const std::string_view> files);
 
 }  // namespace shoal

@@ -31,7 +31,7 @@ Status Membership::join(Rank rank, const Ask& ask) {
   if (const std::string reason = why_not_all(); reason.empty())
     begin();
   else
-    refuse(rank, broken(reason));
+    refuse(rank, Error{Code::kUsage, reason});
   return {};
 }
 

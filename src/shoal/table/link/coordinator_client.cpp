@@ -59,7 +59,7 @@ void CoordinatorClient::lost(Peer& peer, const Error& error) {
 void CoordinatorClient::paused() {
   MutexLock lock(process_.mutex);
   process_.idle = peer_.idle();
-  trouble_ = peer_.link() ? "" : peer_.trouble();
+  trouble_ = peer_.link() ? "" : peer_.trouble().empty() ? kNoAnswer : peer_.trouble();
   process_.changed.notify_all();
 }
 

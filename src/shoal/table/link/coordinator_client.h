@@ -61,7 +61,10 @@ class CoordinatorClient final : public PeerOwner {
 
  private:
   Status received(Peer& peer, Message&& message) override;
-  void up(Peer&, bool) override { heard_ = true; }
+  void up(Peer&, bool) override {
+    heard_ = true;
+    paused();
+  }
   void paused() override;
   void lost(Peer& peer, const Error& error) override;
 
@@ -72,7 +75,8 @@ class CoordinatorClient final : public PeerOwner {
   // On the strand:
   Peer peer_;
   bool heard_ = false;  // anything of the coordinator
-  std::string trouble_ GUARDED_BY(process_.mutex);
+  static constexpr const char* kNoAnswer = "it has not answered";
+  std::string trouble_ GUARDED_BY(process_.mutex) = kNoAnswer;
   PendingAnswers pending_ GUARDED_BY(process_.mutex);
 };
 

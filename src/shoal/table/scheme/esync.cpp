@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 
+#include "shoal/base/log.h"
 #include "shoal/base/timer.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"
@@ -260,6 +261,27 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
       ++planned;
     }
     mean_steps_ = total / planned;
+    if (planned > 1 && total == static_cast<double>(limits_.least * planned)) warn_of_epsilon();
+  }
+
+  // Said once: bsp would be the same.
+  void warn_of_epsilon() {
+    double slowest = 0, fastest = kUnknown;
+    for (const auto& [number, worker] : workers_) {
+      if (!worker.times.known()) return;
+      slowest = std::max(slowest, worker.times.smoothed());
+      fastest = std::min(fastest, worker.times.high());
+    }
+    const double needed = static_cast<double>(limits_.least) * slowest;
+    if (told_ || limits_.most == limits_.least || limits_.epsilon < needed - 2 * fastest ||
+        steps_within(needed, fastest, 0) <= limits_.least)
+      return;
+    told_ = true;
+    LOG(WARNING) << "esync: all workers make " << limits_.least
+                 << (limits_.least == 1 ? " step" : " steps") << " in a round, though a step takes "
+                 << fastest << " s on one and " << slowest
+                 << " s on another: a step more must end epsilon, " << limits_.epsilon
+                 << " s, before the slowest does. A smaller epsilon allows more";
   }
 
   double needs(const AssignedWorker& worker) const {
@@ -273,7 +295,9 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
                        .mean_steps = mean_steps_});
   }
 
+  static constexpr double kUnknown = 1e9;
   double mean_steps_ = 1;
+  bool told_ = false;         // that epsilon leaves no time
   std::vector<Record> left_;  // of workers that left in this round
 };
 
