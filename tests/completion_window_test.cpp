@@ -22,7 +22,7 @@ std::string ring_of(const PacerRig& rig) {
 std::string next_of(const PacerRig& rig) {
   return str(window_of(rig).limit(), ", \"next\": ", window_of(rig).next());
 }
-std::string judged(PacerRig& rig, const Numbers& workers) {
+std::string judged(PacerRig& rig, const WorkerNumbers& workers) {
   std::string verdicts;
   for (const int worker : workers) verdicts += rig.judge(worker);
   return verdicts;
@@ -35,14 +35,14 @@ TEST(WeedOutWindow, VectorOfTheOriginal) {
   for (const auto& [worker, expected] : completions) {
     const std::string verdict(1, rig.judge(worker));
     EXPECT_EQ(verdict + ring_of(rig), expected);
-    EXPECT_EQ(rig.ready(worker), Numbers{worker});  // at once, merged or not
+    EXPECT_EQ(rig.ready(worker), WorkerNumbers{worker});  // at once, merged or not
   }
   EXPECT_EQ(next_of(rig), "3, \"next\": 2");
 }
 
 TEST(WeedOutWindow, JoinVectors) {
   const struct {
-    Numbers completions;
+    WorkerNumbers completions;
     const char *ring, *next;
   } cases[] = {{{}, "[9]", "4, \"next\": 1"},
                {{0, 1, 2}, "[9, 0, 1, 2]", "4, \"next\": 1"},
@@ -54,14 +54,14 @@ TEST(WeedOutWindow, JoinVectors) {
     rig.pacer->join(9, {});
     EXPECT_EQ(ring_of(rig), c.ring);
     EXPECT_EQ(next_of(rig), c.next);
-    EXPECT_EQ(rig.ready(9), Numbers{9});
+    EXPECT_EQ(rig.ready(9), WorkerNumbers{9});
     EXPECT_EQ(rig.judge(9), 'p');  // its first result merges
   }
 }
 
 TEST(WeedOutWindow, DeathVectors) {
   const struct {
-    Numbers completions;
+    WorkerNumbers completions;
     const char *ring, *next;
   } cases[] = {{{0, 1, 2}, "[1, 2]", "2, \"next\": 0"},
                {{2, 1, 2, 0}, "[0, 2]", "2, \"next\": 1"},
@@ -72,7 +72,7 @@ TEST(WeedOutWindow, DeathVectors) {
     for (const int who : {0, 1, 2}) {
       PacerRig rig("weed_out weedout=3");
       (void)judged(rig, c.completions);
-      EXPECT_EQ(rig.leave(who), Numbers{});
+      EXPECT_EQ(rig.leave(who), WorkerNumbers{});
       EXPECT_EQ(ring_of(rig), c.ring);
       EXPECT_EQ(next_of(rig), c.next);
     }
@@ -103,7 +103,7 @@ TEST(WeedOutWindow, IsNoSmallerThanTheJobAtItsStart) {
 
 TEST(WeedOutWindow, EveryInterleavingOfThreeWorkersAndFourTasks) {
   for (const int window : {3, 4})
-    in_every_interleaving(3, 4, [&](const Numbers& order) {
+    in_every_interleaving(3, 4, [&](const WorkerNumbers& order) {
       PacerRig rig(str("weed_out weedout=", window));
       for (std::size_t i = 0; i < order.size(); ++i) {
         // finished since its own last, or since ever

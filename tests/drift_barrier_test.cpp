@@ -19,60 +19,60 @@ namespace {
 
 TEST(DriftBarrier, VectorOfTheOriginal) {
   PacerRig rig("drift_barrier 2");
-  EXPECT_EQ(rig.ready(0), Numbers{0});
-  EXPECT_EQ(rig.ready(0), Numbers{});
-  EXPECT_EQ(rig.ready(1), Numbers{});
-  EXPECT_EQ(rig.ready(2), (Numbers{0, 1, 2}));
-  EXPECT_EQ(rig.reread, (Numbers{0, 1}));  // worker 2 has the newest rows
-  EXPECT_EQ(rig.ready(0), Numbers{0});     // counted anew
-  EXPECT_EQ(rig.ready(0), Numbers{});      // two ahead of the others again
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{0});
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{});
+  EXPECT_EQ(rig.ready(1), WorkerNumbers{});
+  EXPECT_EQ(rig.ready(2), (WorkerNumbers{0, 1, 2}));
+  EXPECT_EQ(rig.reread, (WorkerNumbers{0, 1}));  // worker 2 has the newest rows
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{0});     // counted anew
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{});      // two ahead of the others again
 }
 
 TEST(DriftBarrier, WorkersThatSendWeightsGoOnFromTheirOwn) {
   PacerRig rig("drift_barrier 1 payload=weights", 2);
-  EXPECT_EQ(rig.ready(0), Numbers{});
-  EXPECT_EQ(rig.ready(1), (Numbers{0, 1}));
-  EXPECT_EQ(rig.reread, Numbers{});
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{});
+  EXPECT_EQ(rig.ready(1), (WorkerNumbers{0, 1}));
+  EXPECT_EQ(rig.reread, WorkerNumbers{});
 }
 
 TEST(DriftBarrier, WhoJoinsDuringABarrierStartsWithTheOthers) {
   PacerRig rig("drift_barrier 1");
-  EXPECT_EQ(rig.ready(0), Numbers{});
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{});
   rig.pacer->join(3, {});
-  EXPECT_EQ(rig.ready(3), Numbers{});
-  EXPECT_EQ(rig.ready(1), Numbers{});
-  EXPECT_EQ(rig.ready(2), (Numbers{0, 1, 2, 3}));
-  EXPECT_EQ(rig.reread, (Numbers{0, 1, 3}));
+  EXPECT_EQ(rig.ready(3), WorkerNumbers{});
+  EXPECT_EQ(rig.ready(1), WorkerNumbers{});
+  EXPECT_EQ(rig.ready(2), (WorkerNumbers{0, 1, 2, 3}));
+  EXPECT_EQ(rig.reread, (WorkerNumbers{0, 1, 3}));
   rig.pacer->join(4, {});  // outside a barrier: at once
-  EXPECT_EQ(rig.ready(4), Numbers{4});
+  EXPECT_EQ(rig.ready(4), WorkerNumbers{4});
 }
 
 TEST(DriftBarrier, WhoJoinsBetweenBarriersCountsAsTheForemost) {
   PacerRig rig("drift_barrier 2");
-  EXPECT_EQ(rig.ready(0), Numbers{0});
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{0});
   rig.pacer->join(3, {});
-  EXPECT_EQ(rig.ready(3), Numbers{3});
-  EXPECT_EQ(rig.ready(3), Numbers{});  // one more, and it is 2 ahead
+  EXPECT_EQ(rig.ready(3), WorkerNumbers{3});
+  EXPECT_EQ(rig.ready(3), WorkerNumbers{});  // one more, and it is 2 ahead
   PacerRig late("drift_barrier 1");
-  EXPECT_EQ(late.ready(0), Numbers{});
+  EXPECT_EQ(late.ready(0), WorkerNumbers{});
   late.pacer->join(3, {});
-  EXPECT_EQ(late.ready(1), Numbers{});
-  EXPECT_EQ(late.ready(2), (Numbers{0, 1, 2}));  // it joined, and has not asked yet
-  EXPECT_EQ(late.ready(3), Numbers{3});
+  EXPECT_EQ(late.ready(1), WorkerNumbers{});
+  EXPECT_EQ(late.ready(2), (WorkerNumbers{0, 1, 2}));  // it joined, and has not asked yet
+  EXPECT_EQ(late.ready(3), WorkerNumbers{3});
 }
 
 TEST(DriftBarrier, WhoLeavesIsNotWaitedFor) {
   PacerRig rig("drift_barrier 1");
-  EXPECT_EQ(rig.ready(0), Numbers{});
-  EXPECT_EQ(rig.leave(1), Numbers{});
-  EXPECT_EQ(rig.leave(2), Numbers{0});  // the barrier ends, and all count from 1
-  EXPECT_EQ(rig.ready(0), Numbers{0});
-  EXPECT_EQ(rig.leave(0), Numbers{});
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{});
+  EXPECT_EQ(rig.leave(1), WorkerNumbers{});
+  EXPECT_EQ(rig.leave(2), WorkerNumbers{0});  // the barrier ends, and all count from 1
+  EXPECT_EQ(rig.ready(0), WorkerNumbers{0});
+  EXPECT_EQ(rig.leave(0), WorkerNumbers{});
   PacerRig first("drift_barrier 1");
-  EXPECT_EQ(first.ready(0), Numbers{});
-  EXPECT_EQ(first.leave(0), Numbers{});  // who waits may go too
-  EXPECT_EQ(first.ready(1), Numbers{});
-  EXPECT_EQ(first.ready(2), (Numbers{1, 2}));
+  EXPECT_EQ(first.ready(0), WorkerNumbers{});
+  EXPECT_EQ(first.leave(0), WorkerNumbers{});  // who waits may go too
+  EXPECT_EQ(first.ready(1), WorkerNumbers{});
+  EXPECT_EQ(first.ready(2), (WorkerNumbers{1, 2}));
 }
 
 TEST(DriftBarrier, AWorkerThatHasNotBegunHasItsFirstTaskBeforeIt) {
@@ -105,7 +105,7 @@ struct PlainDrift {
   bool catchup = false;
   std::set<int> waits_for, held;
 
-  Numbers done(int k, int advance, bool last) {
+  WorkerNumbers done(int k, int advance, bool last) {
     if (last) return gone(k);
     if (!catchup) {
       iters[k] += 1;
@@ -122,16 +122,16 @@ struct PlainDrift {
     held.insert(k);
     return caught_up(k);
   }
-  Numbers gone(int k) {
+  WorkerNumbers gone(int k) {
     iters.erase(k);
-    return catchup ? caught_up(k) : Numbers{};
+    return catchup ? caught_up(k) : WorkerNumbers{};
   }
-  Numbers caught_up(int k) {
+  WorkerNumbers caught_up(int k) {
     waits_for.erase(k);
     if (!waits_for.empty()) return {};
     catchup = false;
     for (auto& [worker, iter] : iters) iter = 1;
-    const Numbers all(held.begin(), held.end());
+    const WorkerNumbers all(held.begin(), held.end());
     held.clear();
     return all;
   }
@@ -140,7 +140,7 @@ struct PlainDrift {
 TEST(DriftBarrier, EveryInterleavingOfThreeWorkersAndFourTasks) {
   for (const int advance : {1, 2, 3}) {
     int feasible = 0;
-    in_every_interleaving(3, 4, [&](const Numbers& order) {
+    in_every_interleaving(3, 4, [&](const WorkerNumbers& order) {
       PacerRig rig(str("drift_barrier ", advance));
       PlainDrift plain{.iters = {{0, 1}, {1, 1}, {2, 1}}, .waits_for = {}, .held = {}};
       // completions since the last barrier, of those that are there
@@ -151,8 +151,8 @@ TEST(DriftBarrier, EveryInterleavingOfThreeWorkersAndFourTasks) {
         running.erase(worker);
         const bool last = --left[worker] == 0;
         const bool before = plain.catchup;
-        const Numbers expected = plain.done(worker, advance, last),
-                      starts = last ? rig.leave(worker) : rig.ready(worker);
+        const WorkerNumbers expected = plain.done(worker, advance, last),
+                            starts = last ? rig.leave(worker) : rig.ready(worker);
         ASSERT_EQ(starts, expected) << testing::PrintToString(order);
         ++since[worker];
         if (before && !plain.catchup) since.clear();

@@ -8,6 +8,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "support/devices.h"
+#include "support/expect.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::layer_times_test {

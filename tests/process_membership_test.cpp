@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "shoal/base/file.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/run.pb.h"
 #include "shoal/solver/snapshot.h"

@@ -15,22 +15,23 @@
 
 namespace shoal::test {
 
-using Numbers = std::vector<int>;
+using WorkerNumbers = std::vector<int>;
 
 // Each worker asks to start as soon as it has finished a task.
 struct PacerRig {
   explicit PacerRig(const std::string& scheme, int workers = 3)
       : pacer(table::make_scheme(scheme).value()->make_pacer()) {
     for (int worker = 0; worker < workers; ++worker) pacer->join(worker, {});
-    for (int worker = 0; worker < workers; ++worker) EXPECT_EQ(ready(worker), Numbers{worker});
+    for (int worker = 0; worker < workers; ++worker)
+      EXPECT_EQ(ready(worker), WorkerNumbers{worker});
   }
   // Returns the workers that start then.
-  Numbers ready(int worker) {
+  WorkerNumbers ready(int worker) {
     pacer->ready(worker, clock[worker]++, {}, {});
     return started();
   }
-  Numbers started() {
-    Numbers workers;
+  WorkerNumbers started() {
+    WorkerNumbers workers;
     reread.clear();
     for (const table::Start& start : pacer->take_starts({})) {
       workers.push_back(start.worker);
@@ -39,7 +40,7 @@ struct PacerRig {
     std::ranges::sort(workers);
     return workers;
   }
-  Numbers leave(int worker) {
+  WorkerNumbers leave(int worker) {
     pacer->leave(worker, {});
     return started();
   }
@@ -51,13 +52,13 @@ struct PacerRig {
 
   std::unique_ptr<table::Pacer> pacer;
   std::map<int, table::Clock> clock;
-  Numbers reread;  // of those that started last
+  WorkerNumbers reread;  // of those that started last
 };
 
 // Calls `run(order)` with every order in which `workers` can finish `tasks` each.
 inline void in_every_interleaving(int workers, int tasks,
-                                  const std::function<void(const Numbers&)>& run) {
-  Numbers order;
+                                  const std::function<void(const WorkerNumbers&)>& run) {
+  WorkerNumbers order;
   for (int i = 0; i < workers * tasks; ++i) order.push_back(i / tasks);
   do {
     run(order);
