@@ -154,6 +154,21 @@ TEST_P(LayerConformance, ShapesFollowTheBottoms) {
   expect_same(run(c(), *small), before, 0);
 }
 
+// As behind a Filter that selects nothing: such a layer gets shapes, and is not called.
+TEST_P(LayerConformance, ShapesFollowNoItems) {
+  if (c().fixed_batch || c().bottoms.empty()) return;
+  const auto rig = this->rig();
+  const std::vector<Shape> at_first = top_shapes(*rig);
+  const Pass before = run(c(), *rig);
+  AllNumbers inputs;
+  for (int i = 0; i < rig->bottoms(); ++i) inputs.push_back(rig->input(i));
+  rig->reshape(bottom_shapes(c(), 0));
+  rig->reshape(bottom_shapes(c()));
+  EXPECT_EQ(top_shapes(*rig), at_first);
+  for (int i = 0; i < rig->bottoms(); ++i) rig->input(i) = inputs[static_cast<std::size_t>(i)];
+  expect_same(run(c(), *rig), before, 0);
+}
+
 TEST_P(LayerConformance, ThreadsDoNotMatter) {
   const int batch = c().fixed_batch ? 1 : 128;  // enough for the loops to be shared out
   const auto one = rig({.batch = batch}), two = rig({.threads = 2, .batch = batch});

@@ -1,4 +1,7 @@
 // Reshape layer: the same numbers in another shape.
+#include <span>
+#include <vector>
+
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
@@ -45,6 +48,11 @@ class Reshape final : public Layer {
   }
 
  private:
+  static std::int64_t count_but_zeros(std::span<const std::int64_t> dims) {
+    std::int64_t count = 1;
+    for (const std::int64_t dim : dims) count *= dim == 0 ? 1 : dim;
+    return count;
+  }
   std::vector<std::int64_t> new_dims(const Shape& shape, int first, int last) const {
     const auto& wanted = param().reshape_param().shape().dim();
     std::vector<std::int64_t> dims;
@@ -69,7 +77,13 @@ class Reshape final : public Layer {
         known *= dim;
       dims.push_back(dim);
     }
-    const std::int64_t count = shape.count(first, last);
+    std::int64_t count = shape.count(first, last);
+    // of a bottom without items, what is left does not follow from counts of 0
+    if (count == 0 && known == 0 && inferred >= 0) {
+      count = count_but_zeros(std::span(shape.dims()).subspan(first, last - first));
+      dims[static_cast<std::size_t>(inferred)] = 0;
+      known = count_but_zeros(dims);
+    }
     if (inferred >= 0 && known > 0 && count % known == 0)
       dims[static_cast<std::size_t>(inferred)] = count / known;
     else if (inferred >= 0 || known != count)

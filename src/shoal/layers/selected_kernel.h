@@ -22,11 +22,11 @@ std::string engine_of(const LayerParameter& param, int caffe_engine = 0);
 template <class Desc, class Kernel>
 class SelectedKernel {
  public:
-  // Makes a kernel for `desc` unless the present one is for the same. Throws ConfigError if nothing
-  // serves it.
+  // Makes a kernel for `desc` unless the present one is for the same, or there is nothing to do.
+  // Throws ConfigError if nothing serves it.
   void select(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
               const Desc& desc, Context& ctx, const std::string& engine) {
-    if (kernel_ && desc == desc_) return;
+    if (kernel_ && (desc == desc_ || desc.is_empty())) return;
     auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx, engine);
     kernel_ = std::move(chosen.kernel);
     choice_ = std::move(chosen.choice);

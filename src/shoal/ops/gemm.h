@@ -35,6 +35,7 @@ struct DenseDesc {
   std::int64_t outputs = 0;   // N
   bool weight_is_kn = false;  // w is (K, N), not (N, K)
   bool operator==(const DenseDesc&) const = default;
+  bool is_empty() const { return rows == 0; }
 };
 
 // y (M, N) = x (M, K) op(w) + b (N).

@@ -22,6 +22,7 @@ struct LrnDesc {
   std::int64_t size = 5;  // odd
   float alpha = 1, beta = 0.75f, k = 1;
   bool operator==(const LrnDesc&) const = default;
+  bool is_empty() const { return images == 0; }
 };
 
 class LrnKernel : public Kernel {
@@ -38,6 +39,7 @@ struct BatchNormDesc {
   std::int64_t images = 0, channels = 0, inner = 0;  // N C S
   float eps = 1e-5f;
   bool operator==(const BatchNormDesc&) const = default;
+  bool is_empty() const { return images == 0; }
 };
 
 // Sums over batches, to which forward_batch adds: the sum becomes sum fraction + the batch's mean

@@ -14,6 +14,7 @@ namespace shoal::ops {
 struct SoftmaxDesc {
   std::int64_t outer = 0, channels = 0, inner = 0;
   bool operator==(const SoftmaxDesc&) const = default;
+  bool is_empty() const { return outer * channels * inner == 0; }
 };
 
 class SoftmaxKernel : public Kernel {

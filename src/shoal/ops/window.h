@@ -29,6 +29,7 @@ struct ConvDesc {
   // the gradient of the bare sum in either case.
   std::optional<float> relu{};
   bool operator==(const ConvDesc&) const = default;
+  bool is_empty() const { return images == 0; }
 
   std::int64_t in_count() const;   // numbers in one channel of x
   std::int64_t out_count() const;  // numbers in one channel of y
@@ -76,6 +77,7 @@ struct PoolDesc {
   WindowAxis height, width;
   bool keeps_winners = false;  // kMax: forward keeps the winners, so that backward needs no x
   bool operator==(const PoolDesc&) const = default;
+  bool is_empty() const { return planes == 0; }
 };
 
 class PoolKernel : public Kernel {
