@@ -134,7 +134,9 @@ TEST_P(LayerConformance, ShapesFollowTheBottoms) {
   const auto small = rig();
   const std::vector<Shape> at_first = top_shapes(*small);
   const Pass before = run(c(), *small);
-  EXPECT_EQ(top_shapes(*small), at_first) << "forward changed the shapes";
+  if (!small->layer().sizes_tops()) {
+    EXPECT_EQ(top_shapes(*small), at_first) << "forward changed the shapes";
+  }
   const std::vector<Numbers> inputs = [&] {
     std::vector<Numbers> all;
     for (int i = 0; i < small->bottoms(); ++i) all.push_back(small->input(i));

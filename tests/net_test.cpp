@@ -386,6 +386,22 @@ TEST(NetTest, FollowsAnInputOfAnotherShape) {
   EXPECT_EQ(t.net.outputs()[0]->shape(), (Shape{5, 3}));
 }
 
+TEST(NetTest, FollowsAnInputOfAnotherShapeBeforeAFilter) {
+  TestNet t(
+      "layer { name: 'in' type: 'Input' top: 'x' top: 's' input_param { shape { dim: 3 dim: 2 } "
+      "shape { dim: 3 } } }\n"
+      "layer { name: 'f' type: 'Filter' bottom: 'x' bottom: 's' top: 'y' }\n" +
+          relu("y", "z"),
+      TEST);
+  t.net.blob("x")->reshape({5, 2});
+  t.net.blob("s")->reshape({5});
+  t.net.reshape();
+  std::ranges::fill(t.net.blob("s")->data.host_out(), 0.0f);
+  for (const std::size_t item : {1, 4}) t.net.blob("s")->data.host_mut()[item] = 1;
+  ASSERT_TRUE(t.net.forward().ok());
+  EXPECT_EQ(t.net.outputs()[0]->shape(), (Shape{2, 2}));
+}
+
 TEST(NetTest, SizesThatCannotBeAreNamed) {
   EXPECT_SAYS(
       TestNet(dummy("x", "70000 70000")),

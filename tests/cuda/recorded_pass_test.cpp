@@ -86,6 +86,7 @@ Results results_of(const LayerCase& c, const Device* device, bool recorded, std:
     if (pass == 4)
       for (int i = 0; i < rig->bottoms(); ++i) rig->input(i) = drawn->input(i);
     for (int i = 0; i < rig->bottoms(); ++i) put(rig->input(i), rig->bottom(i).data);
+    rig->size_tops();
     or_fail(there.run(recorded));
     results.tops = rig->top_values();
     const std::vector<Numbers> grads =

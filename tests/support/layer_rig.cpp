@@ -102,7 +102,15 @@ void LayerRig::reshape(const std::vector<Shape>& bottoms) {
   read_inputs();
 }
 
+void LayerRig::size_tops() {
+  if (!layer_->sizes_tops()) return;
+  layer_->reshape(context_, bottoms_, tops_);
+  layer_->size_tops(context_, bottoms_, tops_);
+}
+
 void LayerRig::forward() {
+  for (int i = 0; i < bottoms(); ++i) put(input(i), bottom(i).data);
+  size_tops();
   if (!layer_->keeps_tops())
     for (Blob* blob : tops_) poison(blob->data);
   for (int i = 0; i < bottoms(); ++i) put(input(i), bottom(i).data);

@@ -55,8 +55,11 @@ class LayerRig {
 
   // New shapes for the bottoms, and inputs of zeros.
   void reshape(const std::vector<Shape>& bottoms);
-  // Puts the inputs in place, starts the random numbers again, poisons the tops that forward owns
-  // and runs it. Fails the run if the layer notes a failure.
+  // Gives the tops their shapes of a pass with the numbers that are in the bottoms, where they
+  // depend on these (Layer::sizes_tops).
+  void size_tops();
+  // Puts the inputs in place, gives the tops their shapes, starts the random numbers again, poisons
+  // the tops that forward owns and runs it. Fails the run if the layer notes a failure.
   void forward();
   // Poisons the bottoms' gradients, puts the tops' in place and runs backward.
   void backward(const std::vector<Numbers>& top_grads, const std::vector<bool>& propagate);

@@ -69,6 +69,14 @@ class Layer {
   // at. Gives the tops new shapes if they differ from the last batch's and says whether it did; the
   // net then reshapes what follows. Failures go to ctx.fail.
   virtual bool follow_input(Context&, Tops) { return false; }
+  // Whether the shapes of the tops depend on numbers of the bottoms. Before each forward pass of
+  // such a layer the net calls size_tops, which gives the tops their shapes of this pass; the net
+  // then reshapes each layer behind before its own forward pass. No top may take more than reshape
+  // gave it, since the memory is planned for that; axis 0 may be 0. The net does not call forward
+  // and backward of a layer that has no numbers to work on: its tops, and the gradients of its
+  // bottoms, count as zeros.
+  virtual bool sizes_tops() const { return false; }
+  virtual void size_tops(Context&, Bottoms, Tops) {}
   // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and
   // ends the pass.
   virtual void forward(Context&, Bottoms, Tops) = 0;

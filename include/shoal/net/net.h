@@ -68,6 +68,9 @@ class Net {
   Bottoms bottoms(int layer) const;
   Tops tops(int layer) const;
   bool needs_backward(int layer) const;
+  // Whether the layer's shapes may differ from pass to pass though those of the inputs do not:
+  // they depend on numbers (Layer::sizes_tops), of this layer or of one before it.
+  bool varies(int layer) const;
   // The layer whose forward pass does this one's too (a convolution with the ReLU behind it), or
   // both of whose passes do (batch normalization with the Scale behind it); null: none.
   const Layer* fused_into(int layer) const;
@@ -77,6 +80,8 @@ class Net {
   std::vector<std::string> blob_names() const;
   // Tops that no layer takes, in alphabetical order.
   std::span<Blob* const> outputs() const { return outputs_; }
+  // Those of which each pass makes as many numbers: of which means can be taken.
+  std::span<Blob* const> outputs_of_one_size() const { return outputs_of_one_size_; }
   // The weight of a top in the net's loss; 0: none.
   float loss_weight(const Blob& top) const;
   std::span<const NetParam> params() const { return net_params_; }
@@ -148,6 +153,7 @@ class Net {
     // of each top: no layer writes its gradient, which backward will read
     std::vector<bool> missing;
     bool needs_backward = false;
+    bool varies = false;
     const Layer* fused_into = nullptr;
     // The layers whose passes are called when it is this one's turn: itself, one that took its work
     // over (Layer::TakesOver::kBoth), or none (-1).
@@ -156,6 +162,8 @@ class Net {
     std::span<float> forward_scratch, backward_scratch;
   };
   void forward_at(int layer);  // what Wiring::forward says
+  void backward_of(int layer);
+  Status size_tops(int layer);
   Status follow_inputs();
   void each_loss(const std::function<void(const Tensor&, float weight)>& visit) const;
   Status failure_of(int layer);
@@ -174,7 +182,7 @@ class Net {
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<Wiring> wiring_;  // one a layer
   std::vector<std::unique_ptr<Blob>> blobs_;
-  std::vector<Blob*> outputs_;
+  std::vector<Blob*> outputs_, outputs_of_one_size_;
   std::vector<NetParam> net_params_;
   std::shared_ptr<Memory> arena_;  // of all planned blobs
   NetMemory memory_;

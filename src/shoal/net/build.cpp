@@ -8,6 +8,7 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/net/fuse.h"
+#include "shoal/net/varying.h"
 #include "shoal/proto/config_error.h"
 
 namespace shoal {
@@ -84,6 +85,14 @@ void NetBuilder::build() {
   }
   for (const std::string& name : open_) net_.outputs_.push_back(latest_.at(name));
   find_gradients();
+  const Varying varying = find_varying(net_);
+  for (std::size_t i = 0; i < net_.layers_.size(); ++i) net_.wiring_[i].varies = varying.layers[i];
+  for (Blob* output : net_.outputs_)
+    if (!varying.blobs.contains(output))
+      net_.outputs_of_one_size_.push_back(output);
+    else
+      LOG(INFO) << "output '" << output->name
+                << "' has more or fewer items from pass to pass: no mean of it is taken";
 }
 
 void NetBuilder::fuse() {
@@ -211,8 +220,10 @@ void NetBuilder::check_arity(int index) const {
 
 void reshape_layer(Layer& layer, Context& ctx, Bottoms bottoms, Tops tops) {
   named(layer, [&] { layer.reshape(ctx, bottoms, tops); });
+  const auto is_empty = [](const Blob* blob) { return blob->data.count() == 0; };
+  if (std::ranges::any_of(bottoms, is_empty)) return;  // no items were selected
   for (const Blob* top : tops)
-    if (top->data.count() == 0)
+    if (is_empty(top))
       throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ",
                          top->shape().str(),
                          bottoms.empty() ? "" : "; bottoms: ", shapes_of(bottoms));

@@ -11,7 +11,7 @@
 namespace shoal {
 
 // Layer::reshape. Throws ConfigError with the layer's place, also if a top is left without
-// elements.
+// elements by bottoms that have some.
 void reshape_layer(Layer& layer, Context& ctx, Bottoms bottoms, Tops tops);
 
 class NetBuilder {

@@ -13,6 +13,7 @@
 #include "shoal/net/graph.h"
 #include "shoal/net/memory_plan.h"
 #include "shoal/net/passes.h"
+#include "shoal/net/varying.h"
 #include "shoal/ops/op.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
@@ -50,6 +51,7 @@ Tops Net::tops(int layer) const { return wiring_[static_cast<std::size_t>(layer)
 bool Net::needs_backward(int layer) const {
   return wiring_[static_cast<std::size_t>(layer)].needs_backward;
 }
+bool Net::varies(int layer) const { return wiring_[static_cast<std::size_t>(layer)].varies; }
 const Layer* Net::fused_into(int layer) const {
   return wiring_[static_cast<std::size_t>(layer)].fused_into;
 }
@@ -165,12 +167,41 @@ Status Net::run_forward() {
   return status;
 }
 
+// Gives the tops of a layer that varies their shapes of this pass.
+Status Net::size_tops(int i) {
+  const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+  if (!wires.varies) return {};
+  Layer& layer = *layers_[static_cast<std::size_t>(i)];
+  try {
+    reshape_layer(layer, context_, wires.bottoms, wires.tops);
+  } catch (const ConfigError& error) {
+    return Error{error.error().code, with_own_names(error.what())};
+  }
+  layer.size_tops(context_, wires.bottoms, wires.tops);
+  return {};
+}
+
 void Net::forward_at(int i) {
   const int called = wiring_[static_cast<std::size_t>(i)].forward;
   if (called < 0) return;
   const Wiring& wires = wiring_[static_cast<std::size_t>(called)];
+  if (wires.varies && !has_work(*this, called)) {
+    for (Blob* top : wires.tops)
+      if (top->data.count() > 0) ops::fill(context_, 0, top->data);
+    return;
+  }
   const LentScratch lent(context_, wiring_[static_cast<std::size_t>(i)].forward_scratch);
   layers_[static_cast<std::size_t>(called)]->forward(context_, wires.bottoms, wires.tops);
+}
+
+void Net::backward_of(int i) {
+  const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+  if (!wires.varies || has_work(*this, i))
+    return layers_[static_cast<std::size_t>(i)]->backward(context_, wires.tops, wires.propagate,
+                                                          wires.bottoms);
+  for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
+    if (wires.propagate[b] && wires.bottoms[b]->data.count() > 0)
+      ops::fill(context_, 0, wires.bottoms[b]->grad);
 }
 
 // Fills the tops' gradients that no layer writes: the loss weight as it is scaled, or zeros.
@@ -341,6 +372,7 @@ std::string Net::find_non_finite() {
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
     if (wiring_[i].forward < 0) continue;  // its top is made later, or was made already
+    if (!size_tops(static_cast<int>(i)).ok()) break;
     if (!wiring_[i].bottoms.empty()) forward_at(static_cast<int>(i));
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)

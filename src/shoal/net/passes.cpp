@@ -33,6 +33,7 @@ Status Net::Passes::Forward::begin(int step) {
 }
 
 Status Net::Passes::Forward::work(int step) {
+  if (Status status = net_.size_tops(step); !status.ok()) return status;
   net_.forward_at(step);
   return net_.context_.failed() ? net_.failure_of(step) : Status();
 }
@@ -56,9 +57,7 @@ Status Net::Passes::Backward::work(int step) {
   net_.prepare_gradients(layer);
   if (wires.backward >= 0) {
     const LentScratch lent(net_.context_, wires.backward_scratch);
-    const Wiring& own = net_.wiring_[static_cast<std::size_t>(wires.backward)];
-    net_.layers_[static_cast<std::size_t>(wires.backward)]->backward(net_.context_, own.tops,
-                                                                     own.propagate, own.bottoms);
+    net_.backward_of(wires.backward);
   }
   return net_.context_.failed() ? net_.failure_of(layer) : Status();
 }

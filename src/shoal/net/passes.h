@@ -34,6 +34,7 @@ struct Net::Passes {
     using Steps::Steps;
     bool replays(int step) const override {
       const Layer* const called = called_at(net_.wiring_[at(step)].forward);
+      if (net_.wiring_[at(step)].varies) return false;
       return called == nullptr || called->replays().forward;
     }
     Status begin(int step) override;
@@ -53,6 +54,7 @@ struct Net::Passes {
     using Steps::Steps;
     bool replays(int step) const override {
       const Layer* const called = called_at(net_.wiring_[at(step)].backward);
+      if (net_.wiring_[at(step)].varies) return false;
       return called == nullptr || called->replays().backward;
     }
     Status begin(int step) override;
