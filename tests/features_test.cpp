@@ -94,6 +94,20 @@ class FeaturesOfClients : public testing::Test {
               model_ = folder_ + "/model.caffemodel";
 };
 
+// A key is the number of the record, which nothing knows of an item behind a Filter.
+TEST_F(FeaturesOfClients, AreNotOfSelectedItems) {
+  std::string net = replaced(small_net(data_), "bottom: 'drop'", "bottom: 'chosen'");
+  net = replaced(net, "layer . name: 'ip'",
+                 "layer { name: 'choose' type: 'Filter' bottom: 'drop' bottom: 'label' top: "
+                 "'chosen' }\nlayer { name: 'ip'");
+  put_file(at("net.prototxt"), net);
+  const Ran ran = extract("out", "text");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_HAS(ran.err,
+             "layer 'ip' (InnerProduct): blob 'ip' has the items that a Filter selected, not one "
+             "for each record");
+}
+
 TEST_F(FeaturesOfClients, MergedTheyAreWhatOneClientWouldHaveWritten) {
   ASSERT_EQ(extract("alone", "text").code, 0);
   const std::vector<Feature> want = read_features("text", at("alone"));

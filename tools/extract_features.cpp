@@ -23,6 +23,7 @@
 #include "shoal/data/record.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
+#include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/report/progress.h"
@@ -160,12 +161,21 @@ std::string ending() {
   return FLAGS_num_clients > 1 ? str("_", FLAGS_client_id) : "";
 }
 
+// Behind a Filter the i-th item of a batch is no longer the i-th record.
+void check_items(const Net& net, const Blob* blob) {
+  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
+    if (net.varies(i) && std::ranges::count(net.tops(i), blob) > 0)
+      throw config_error(net.layers()[static_cast<std::size_t>(i)]->param(), "blob '", blob->name,
+                         "' has the items that a Filter selected, not one for each record");
+}
+
 std::vector<Feature> open_outputs(const Net& net) {
   const std::vector<std::string> blobs = split(FLAGS_extract_feature_blob_names, ','),
                                  paths = split(FLAGS_save_feature_leveldb_names, ',');
   std::vector<Feature> features;
   for (std::size_t i = 0; i < blobs.size(); ++i) {
     Feature feature{net.blob(blobs[i]), paths[i] + ending(), nullptr};
+    check_items(net, feature.blob);
     if (FLAGS_backend == "text")
       feature.output = std::make_unique<TextOutput>(feature.path);
     else

@@ -33,7 +33,7 @@ struct Score {
 
 void add_outputs(const Net& net, int batch, std::vector<Score>& scores) {
   std::size_t at = 0;
-  for (const Blob* output : net.outputs())
+  for (const Blob* output : net.outputs_of_one_size())
     for (const float value : output->data.host()) {
       if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});
       scores[at++].sum += value;

@@ -53,6 +53,7 @@ std::string why_not(Way way, const Net& net, int layer) {
   if (way != Way::kFactors) return "";
   if (dynamic_cast<const Factored*>(&of) == nullptr)
     return str("the gradient of a ", of.type(), " is no product of two factors");
+  if (net.varies(layer)) return "how many items it gets differs from pass to pass";
   if (!of.param_propagates(0)) return "its weight does not learn (lr_mult: 0)";
   return is_shared(net, layer) ? "another layer shares its params" : "";
 }

@@ -46,7 +46,7 @@ double megabytes(std::uint64_t bytes) { return std::round(static_cast<double>(by
 
 std::vector<std::string> output_columns(const Net& net) {
   std::vector<std::string> columns;
-  for (const Blob* output : net.outputs())
+  for (const Blob* output : net.outputs_of_one_size())
     for (std::string& name : column_names(output->name, output->data.count()))
       columns.push_back(std::move(name));
   return columns;

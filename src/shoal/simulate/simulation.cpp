@@ -75,7 +75,8 @@ class Evaluator {
   void check(const std::string& target) const {
     std::vector<std::string> names = {kTrainLoss};
     if (!solver_.test_nets().empty())
-      for (const Blob* output : solver_.test_nets()[0]->outputs()) names.push_back(output->name);
+      for (const Blob* output : solver_.test_nets()[0]->outputs_of_one_size())
+        names.push_back(output->name);
     if (std::ranges::find(names, target) == names.end())
       throw ConfigError(Code::kUsage, "the target is '", target,
                         "', which is no output of the test net", did_you_mean(target, names),

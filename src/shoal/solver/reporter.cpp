@@ -157,7 +157,7 @@ void Reporter::observe_display(bool counts) {
   if (!observed_ || (!counts && !core_.in_team())) return;
   const double seconds = core_.seconds();
   std::vector<double> numbers = {core_.smoothed_loss()};
-  for (const Blob* output : net_.outputs()) {
+  for (const Blob* output : net_.outputs_of_one_size()) {
     const float weight = net_.loss_weight(*output);
     for (const float value : output->data.host())
       numbers.push_back(weight != 0 ? weight * value : value);

@@ -13,7 +13,7 @@ namespace {
 // One score for each number of each output.
 std::vector<TestScore> empty_scores(const Net& net) {
   std::vector<TestScore> scores;
-  for (const Blob* output : net.outputs())
+  for (const Blob* output : net.outputs_of_one_size())
     for (std::int64_t i = 0; i < output->data.count(); ++i)
       scores.push_back({output->name, net.loss_weight(*output), 0});
   return scores;
@@ -21,7 +21,7 @@ std::vector<TestScore> empty_scores(const Net& net) {
 
 void add_outputs(const Net& net, std::vector<TestScore>& scores) {
   std::size_t at = 0;
-  for (const Blob* output : net.outputs())
+  for (const Blob* output : net.outputs_of_one_size())
     for (const float value : output->data.host()) {
       // an output that grew
       if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});
@@ -42,7 +42,8 @@ Tester::Tester(SolverCore& core, Reporter& reporter, Snapshots& snapshots, Bound
   if (core_.test_nets.empty())
     throw ConfigError(Code::kConfig, options_.name, ": snapshot_best needs a test net");
   std::vector<std::string> names;
-  for (const Blob* output : core_.test_nets[0]->outputs()) names.push_back(output->name);
+  for (const Blob* output : core_.test_nets[0]->outputs_of_one_size())
+    names.push_back(output->name);
   if (std::find(names.begin(), names.end(), words[0]) == names.end())
     throw ConfigError(Code::kConfig, options_.name, ": snapshot_best: the test net has no output '",
                       words[0], "'", did_you_mean(words[0], names), "; its outputs are ",
