@@ -34,8 +34,10 @@ layer { name: 'size' type: 'Reduction' bottom: 'mean' top: 'size' loss_weight: 1
 )";
 
 // Losses and gradients of passes that select other items each time, none among them.
-Numbers filtered_passes(const Device* device, bool recordings, RecordedWork* recorded) {
-  Context ctx({.device = device, .recordings = recordings});
+Numbers filtered_passes(const Device* device, bool recordings, RecordedWork* recorded,
+                        Precision precision = Precision::kFloat32) {
+  Context ctx(
+      {.device = device, .precision = precision, .deterministic = true, .recordings = recordings});
   Net net(parse_net(kFiltered, "net.prototxt"), ctx);
   Numbers all;
   for (int pass = 0; pass < 20; ++pass) {
@@ -71,6 +73,17 @@ TEST_P(CudaFilteredNets, CallTheLayersWhoseShapesVary) {
     if (!layer.starts_with("pool_")) called += layer + " ";
   EXPECT_EQ(called, "filter conv2 ip prob loss ");
   EXPECT_EQ(recorded.stretches, 2);
+}
+
+// Convolutions keep images with channels last, and in 16 bits, of as many items as there are.
+TEST_P(CudaFilteredNets, HaveTheSameNumbersInOtherLayouts) {
+  const Numbers want = filtered_passes(GetParam(), false, nullptr);
+  for (const Precision precision : {Precision::kTf32, Precision::kBfloat16}) {
+    const Numbers called = filtered_passes(GetParam(), false, nullptr, precision);
+    EXPECT_LE(relative_error(called, want), 0.02);
+    EXPECT_NE(called, want);
+    EXPECT_EQ(filtered_passes(GetParam(), true, nullptr, precision), called);
+  }
 }
 
 }  // namespace
