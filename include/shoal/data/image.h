@@ -25,6 +25,12 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
+// A part of a picture, in pixels.
+struct ImagePart {
+  int top = 0, left = 0, height = 0, width = 0;
+  bool operator==(const ImagePart&) const = default;
+};
+
 enum class Colour { kAsStored, kColour, kGrey };
 
 // Decodes the picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was
@@ -34,6 +40,9 @@ Result<Image> decode_image(std::string_view bytes, Colour colour);
 // Reads the picture in a file, resized (bilinear) if height and width are not 0. Errors (kData)
 // name the file.
 Result<Image> read_image(const std::string& path, Colour colour, int height, int width);
+
+// Returns a part of `image`, which lies within it, resized (bilinear).
+Image resize_part(const Image& image, const ImagePart& part, int height, int width);
 
 // Returns `image` as the bytes of a file of `type`: "jpg", "png" or another that OpenCV knows by
 // its ending.

@@ -1,4 +1,5 @@
-// The two kinds of items that data layers read: records of a database, and images named in a list.
+// The kinds of items that data layers read: records of a database, images named in a list, and
+// windows of pictures.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,8 @@
 #include "shoal/data/record.h"
 #include "shoal/data/sequence.h"
 #include "shoal/data/transform.h"
+#include "shoal/data/window_crop.h"
+#include "shoal/data/window_file.h"
 
 namespace shoal {
 
@@ -31,5 +34,24 @@ struct ImageItemsOptions {
 std::unique_ptr<ItemSource> image_items(std::vector<ListedImage> images,
                                         const ImageItemsOptions& options,
                                         const SequenceOptions& sequence, Transform transform);
+
+struct WindowItemsOptions {
+  std::string file;  // its path
+  std::string root;  // put before each picture's path
+  WindowCropOptions crop;
+  bool mirror = false;
+  float foreground = 0.25f;  // its part of a batch
+  int batch_size = 1;
+  bool cached = false;  // the files of all pictures are kept in memory
+};
+// Windows, each drawn by the item's own random numbers from all of its kind: in a batch, which
+// begins at a multiple of batch_size, background comes first, then foreground x batch_size,
+// rounded down, of foreground. Of the transform's mean file the middle is used, which stays as it
+// is where the picture is mirrored. Errors (kData): no windows of a kind that a batch has, a mean
+// that does not fit, a picture that is to be cached and cannot be read.
+Result<std::unique_ptr<ItemSource>> window_items(WindowFile windows,
+                                                 const WindowItemsOptions& options,
+                                                 const SequenceOptions& sequence,
+                                                 const Transform& transform);
 
 }  // namespace shoal

@@ -70,6 +70,7 @@ class Transform {
   float scale() const { return scale_; }
   // Returns what is subtracted: one number, one a channel, or those of the mean file (C, H, W).
   Tensor mean() const;
+  const std::string& mean_path() const { return mean_path_; }  // "": of no file
 
  private:
   Transform() = default;

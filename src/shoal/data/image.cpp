@@ -72,6 +72,16 @@ Result<Image> read_image(const std::string& path, Colour colour, int height, int
   return to_image(resized);
 }
 
+Image resize_part(const Image& image, const ImagePart& part, int height, int width) {
+  const cv::Mat picture(image.size.height, image.size.width, CV_8UC(image.size.channels),
+                        const_cast<std::uint8_t*>(image.pixels.data()));
+  cv::setNumThreads(0);  // this thread is one of a pool already
+  cv::Mat resized;
+  cv::resize(picture(cv::Rect(part.left, part.top, part.width, part.height)), resized,
+             cv::Size(width, height));
+  return to_image(resized);
+}
+
 Result<std::string> encode_image(const Image& image, const std::string& type) {
   std::vector<unsigned char> bytes;
   try {
