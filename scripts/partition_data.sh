@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Cuts a database or an image list into parts, one a client: scripts/partition_data.sh [flags] DB_PATH. The flags are those of
+# Cuts a database, an image list or a window file into parts, one a client: scripts/partition_data.sh [flags] DB_PATH. The flags are those of
 # tools/partition_data (--help lists them). BUILD=... chooses another build folder.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -283,6 +283,38 @@ TEST_P(PartitionCommand, ASignalLeavesNothing) {
   }
 }
 
+TEST_P(PartitionCommand, AWindowFileIsCutByPictures) {
+  const std::string of_a = "# 0\n some a.png\n3\n4 5\n2\n1 0.9 0 0 1 1\n0 0.9 0 0 2 2\n\n",
+                    of_b = "# 1\r\nb.png\r\n3 4 5 0\r\n", of_c = "# 9\nc.png\n3 4 5 1\n7 1 4 3 4 3";
+  put_file(path_, "\n" + of_a + of_b + of_c);
+  ASSERT_EQ(run().code, 0);
+  EXPECT_EQ(get_file(path_ + "_0"), of_a + of_c + "\n");
+  EXPECT_EQ(get_file(path_ + "_1"), of_b);
+  PartsManifest manifest;
+  ASSERT_TRUE(or_throw(read_parts_manifest(path_, manifest)));
+  EXPECT_EQ(manifest.backend(), "windowfile");
+  EXPECT_EQ(manifest.count(), 3);
+  EXPECT_EQ(manifest.part(1).crc32c(), checksum({{"b.png", of_b}}));
+  remove_parts();
+  const auto says = [&](const std::string& words, const std::vector<std::string>& flags, int code) {
+    const Ran ran = run(flags);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_HAS(ran.err, words);
+    EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
+  };
+  says("--mode=by_class: a picture of the window file " + path_ + " has no class of its own",
+       {"--mode=by_class"}, 2);
+  says("a source of kind windowfile cannot be cut into parts of kind imagelist",
+       {"--out_backend=imagelist"}, 2);
+  says(path_ + ":3: the label \"a.png\" is no whole number", {"--backend=imagelist"}, 4);
+  put_file(path_, of_a + "# 1\nb.png\n3 4 5 0 " + of_c);
+  says(path_ + ":11: a picture begins within a line", {}, 4);
+  put_file(path_, of_a + "# 1\nb.png\n3 4 5 1\n");
+  says(
+      path_ + ":12: the file ends where the label of window 1 of the 1 that line 11 says is wanted",
+      {}, 4);
+}
+
 TEST_P(PartitionCommand, TheScriptTakesTheSameFlags) {
   write(small_records(4), "datumfile");
   const std::string build = std::filesystem::absolute(tools_dir()).parent_path();

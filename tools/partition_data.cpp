@@ -23,8 +23,10 @@
 #include "shoal/proto/parts.pb.h"
 #include "shoal/report/progress.h"
 
-DEFINE_string(backend, "",
-              "of the source: lmdb, leveldb, datumfile or imagelist; if empty, what it looks like");
+DEFINE_string(
+    backend, "",
+    "of the source: lmdb, leveldb, datumfile, imagelist or windowfile; if empty, what it looks "
+    "like");
 DEFINE_string(out_backend, "", "of the parts; if empty, the source's");
 DEFINE_int32(num_partitions, 2,
              "how many parts; with --weights or --data_sharding as many as these name");
@@ -40,15 +42,17 @@ namespace {
 
 constexpr const char* kUsage =
     "partition_data [flags] DB_PATH\n\n"
-    "Cuts a database or an image list into DB_PATH_0, DB_PATH_1, ..., which data layers without "
+    "Cuts a database, an image list or a window file into DB_PATH_0, DB_PATH_1, ..., which data "
+    "layers without "
     "shared_file_system read, and lists them\n"
     "in DB_PATH_parts.json. Records keep their keys, their bytes and, within a part, their order. "
     "All parts appear together or none does.\n"
+    "A record of a window file is a picture with its windows.\n"
     "  round_robin  record i goes to part i mod n\n"
     "  contiguous   n blocks; the first ones have one record more where that does not come out "
     "even\n"
     "  by_class     n such blocks of the records ordered by label, so that a part holds few "
-    "classes\n"
+    "classes; not of a window file\n"
     "  ratios       blocks as --weights (by largest remainder) or --data_sharding say";
 
 constexpr const char* kModes[] = {"round_robin", "contiguous", "by_class", "ratios"};
@@ -110,11 +114,11 @@ PartBounds bounds(std::uint64_t count) {
 std::string source_backend(const std::string& path) {
   if (!FLAGS_backend.empty()) return FLAGS_backend;
   const std::string kind = looks_like(path);
-  return kind.empty() ? kImageList : kind;  // which says what is wrong if it is none
+  return kind.empty() ? listed_kind(path) : kind;  // which says what is wrong if it is none
 }
 
 std::unique_ptr<RecordSource> open(const std::string& backend, const std::string& path) {
-  return backend == kImageList ? or_throw(open_listed(path)) : or_throw(open_source(backend, path));
+  return or_throw(is_listed(backend) ? open_listed(backend, path) : open_source(backend, path));
 }
 
 int label_of(const RecordView& record, const std::string& backend, const std::string& path) {
@@ -136,8 +140,8 @@ class Parts {
     refuse_existing(count);
     for (std::size_t k = 0; k < count; ++k) {
       const std::string path = working(k);
-      writers_.push_back(backend == kImageList ? or_throw(create_listed(path))
-                                               : or_throw(create_writer(backend, path)));
+      writers_.push_back(or_throw(is_listed(backend) ? create_listed(backend, path)
+                                                     : create_writer(backend, path)));
     }
     counts_.resize(count);
     sums_.resize(count);
@@ -218,7 +222,10 @@ class Partitioning {
         out_(FLAGS_out_backend.empty() ? backend_ : FLAGS_out_backend),
         source_(open(backend_, path)),
         count_(or_throw(source_->count())) {
-    if ((backend_ == kImageList) != (out_ == kImageList))
+    if (mode_ == "by_class" && backend_ == kWindowFile)
+      throw ConfigError(Code::kUsage, "--mode=by_class: a picture of the window file ", path_,
+                        " has no class of its own");
+    if ((is_listed(backend_) || is_listed(out_)) && backend_ != out_)
       throw ConfigError(Code::kUsage, "a source of kind ", backend_,
                         " cannot be cut into parts of kind ", out_,
                         "; convert_imageset makes a database of an image list");

@@ -1,5 +1,6 @@
-// Image lists behind the interface of record files: a line is a record whose key is the image's
-// path and whose value is its label.
+// Text files of examples behind the interface of record files. Of an image list a line is a record:
+// its key is the image's path, its value the label. Of a window file a picture with its windows is
+// one: the key is the path, the value what the file says of the picture, with line ends.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,17 @@
 namespace shoal {
 
 inline constexpr const char* kImageList = "imagelist";
+inline constexpr const char* kWindowFile = "windowfile";
 
-Result<std::unique_ptr<RecordSource>> open_listed(const std::string& path);
-// "path label" a line; as RecordWriter, whole or not at all
-Result<std::unique_ptr<RecordWriter>> create_listed(const std::string& path);
-int listed_label(const RecordView& record);
+inline bool is_listed(const std::string& kind) { return kind == kImageList || kind == kWindowFile; }
+// kWindowFile if the file's first word is "#", else kImageList.
+std::string listed_kind(const std::string& path);
+
+// `kind` is one of the two. Errors (kData) name the file and the line.
+Result<std::unique_ptr<RecordSource>> open_listed(const std::string& kind, const std::string& path);
+// As RecordWriter, whole or not at all.
+Result<std::unique_ptr<RecordWriter>> create_listed(const std::string& kind,
+                                                    const std::string& path);
+int listed_label(const RecordView& record);  // of an image list
 
 }  // namespace shoal
