@@ -54,8 +54,8 @@ CALLS = [
 ]
 # Words no name is made of; the glossary in docs/design.md has one for each idea.
 NAMES = {'node', 'customer', 'app', 'bg', 'comm', 'mgr', 'util', 'utils'}
-# LMDB's own nodes; MPI's and NCCL's own names.
-NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/parallel/mpi_sum', 'src/shoal/ops/cuda/nccl', 'tests/cuda/fake_nccl')
+# LMDB's own nodes; MPI's and NCCL's own names; Caffe's bg_threshold.
+NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/layers/window_data', 'src/shoal/parallel/mpi_sum', 'src/shoal/ops/cuda/nccl', 'tests/cuda/fake_nccl')
 # Written in pieces, so that this file does not contain them.
 UNFINISHED = re.compile(r'\b(%s)\b' % '|'.join(('TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK')))
 # A comment's sentence names its subject.

@@ -99,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
     all({
         layer("UnknownType", "InnerProdukt", "",
               "unknown layer type 'InnerProdukt'; did you mean 'InnerProduct'? Known: AbsVal, "),
-        layer("TypeOfCaffeNotBuilt", "WindowData", "",
-              "Shoal does not have BVLC Caffe's layer type 'WindowData'; known: AbsVal, "),
+        layer("TypeOfCaffeNotBuilt", "Python", "",
+              "Shoal does not have BVLC Caffe's layer type 'Python'; known: AbsVal, "),
         layer("TypeOfAFork", "ReLU6", "",
               "BVLC Caffe has no layer type 'ReLU6'; it belongs to forks; Clip with clip_param { "
               "min: 0 max: 6 } computes the same"),

@@ -545,6 +545,7 @@ constexpr Exempt kExempt[] = {
     {"ImageData", "reads images; data tests"},
     {"Input", "no arithmetic: its caller fills the tops"},
     {"MemoryData", "no arithmetic: its caller gives the records"},
+    {"WindowData", "reads images; data tests"},
 };
 
 }  // namespace

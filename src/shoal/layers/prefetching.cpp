@@ -1,4 +1,5 @@
-// Implements what Data and ImageData share: batches made ahead, parts, and saved positions.
+// Implements what Data, ImageData and WindowData share: batches made ahead, parts, and saved
+// positions.
 #include "shoal/layers/prefetching.h"
 
 #include <algorithm>
@@ -165,6 +166,8 @@ void PrefetchingLayer::choose_form(const Context& ctx, const ItemKind& kind) {
   ops::Why why;
   if (ctx.device().is_host())
     why = "its memory is the host's, where the threads that decode a record transform it at once";
+  else if (!feed_.why_numbers.empty())
+    why = feed_.why_numbers;
   else if (!kind.bytes)
     why = "the first record holds floats, not bytes";
   form_ = why.empty() ? PixelForm::kBytes : PixelForm::kNumbers;
@@ -310,7 +313,8 @@ Status PrefetchingLayer::go_to(std::uint64_t n, std::uint64_t base, const Random
   waited_before_ = seconds_waited();
   batches_.reset();
   taken_ = {};
-  n_ = n;
+  const auto batch = static_cast<std::uint64_t>(feed_.batch_size);
+  n_ = feed_.whole_batches ? (n + batch - 1) / batch * batch : n;
   if (order == order_ && base == base_) return {};
   order_ = order;
   base_ = base;

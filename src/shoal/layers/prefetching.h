@@ -1,5 +1,5 @@
-// Base class of Data and ImageData: takes batches that were made ahead, each with its own size, of
-// the net's share of the records; saves position and seed as its state.
+// Base class of Data, ImageData and WindowData: takes batches that were made ahead, each with its
+// own size, of the net's share of the records; saves position and seed as its state.
 #pragma once
 
 #include <algorithm>
@@ -68,6 +68,8 @@ class PrefetchingLayer : public Layer {
     int threads = 0;  // 0: default_decode_threads
     OnBadRecord on_bad = OnBadRecord::kStop;
     bool shuffle = false;
+    bool whole_batches = false;  // the n of a batch's first record is a multiple of batch_size
+    std::string why_numbers;     // that records are never sent as bytes; empty: they may be
     std::uint64_t rand_skip = 0;
   };
   // throws ConfigError

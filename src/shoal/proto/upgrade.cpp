@@ -82,12 +82,15 @@ void upgrade_batch_norm(NetParameter& net, const NetSource& source) {
               << " BatchNorm layers set to 0: their blobs are statistics";
 }
 
-// These fields work in V1 nets, where they are moved. Caffe reads them nowhere else, and says
-// nothing.
+// These fields work in V1 nets, where they are moved. Caffe reads them nowhere else but for the
+// scale of WindowData, and says nothing.
 template <class Param>
 void warn_ignored(const LayerParameter& layer, const Param& param, const char* name) {
-  if (param.has_scale() || param.has_mean_file() || param.has_crop_size() || param.has_mirror())
-    LOG(WARNING) << layer_place(layer) << ": scale, mean_file, crop_size and mirror of " << name
+  const bool reads_scale = layer.type() == "WindowData";
+  if ((param.has_scale() && !reads_scale) || param.has_mean_file() || param.has_crop_size() ||
+      param.has_mirror())
+    LOG(WARNING) << layer_place(layer) << ": " << (reads_scale ? "" : "scale, ")
+                 << "mean_file, crop_size and mirror of " << name
                  << " have no effect; they belong in transform_param";
 }
 
@@ -96,6 +99,8 @@ void check_transforms(const NetParameter& net) {
     if (layer.type() == "Data") warn_ignored(layer, layer.data_param(), "data_param");
     if (layer.type() == "ImageData")
       warn_ignored(layer, layer.image_data_param(), "image_data_param");
+    if (layer.type() == "WindowData")
+      warn_ignored(layer, layer.window_data_param(), "window_data_param");
   }
 }
 

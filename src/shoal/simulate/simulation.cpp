@@ -36,6 +36,7 @@ void share_sources(NetParameter& net) {
   for (LayerParameter& layer : *net.mutable_layer()) {
     if (layer.type() == "Data") share(*layer.mutable_data_param());
     if (layer.type() == "ImageData") share(*layer.mutable_image_data_param());
+    if (layer.type() == "WindowData") share(*layer.mutable_window_data_param());
   }
 }
 

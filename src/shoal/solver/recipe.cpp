@@ -109,7 +109,8 @@ int for_each_source(NetParameter& net, F f) {
   for (LayerParameter& layer : *net.mutable_layer()) {
     if (layer.type() == "Data") f(*layer.mutable_data_param());
     if (layer.type() == "ImageData") f(*layer.mutable_image_data_param());
-    layers += layer.type() == "Data" || layer.type() == "ImageData";
+    if (layer.type() == "WindowData") f(*layer.mutable_window_data_param());
+    layers += layer.type() == "Data" || layer.type() == "ImageData" || layer.type() == "WindowData";
   }
   return layers;
 }
