@@ -32,6 +32,11 @@ MPI_SAYS := $(shell mpicxx --showme 2>/dev/null || mpicxx -show 2>/dev/null)
 MPI_CFLAGS ?= $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SAYS)))
 MPI_LIBS ?= $(filter-out -lmpi_cxx -lmpicxx,$(filter -L% -l%,$(MPI_SAYS)))
 MPI      ?= $(if $(wildcard $(addsuffix /mpi.h,$(filter-out -isystem,$(MPI_CFLAGS)))),1,0)
+# HDF5 files: HDF5=1 or 0; otherwise 1 where pkg-config knows the library.
+HDF5_PC  := $(firstword $(foreach name,hdf5-serial hdf5,$(shell pkg-config --exists $(name) 2>/dev/null && echo $(name))))
+HDF5_CFLAGS ?= $(if $(HDF5_PC),$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(HDF5_PC))))
+HDF5_LIBS ?= $(if $(HDF5_PC),$(shell pkg-config --libs $(HDF5_PC)),-lhdf5)
+HDF5     ?= $(if $(HDF5_PC),1,0)
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
 DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
@@ -39,6 +44,9 @@ LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog 
 
 ifeq ($(MPI),1)
 LDLIBS   += -Wl,--as-needed $(MPI_LIBS) -Wl,--no-as-needed
+endif
+ifeq ($(HDF5),1)
+LDLIBS   += $(HDF5_LIBS)
 endif
 OFF      := $(if $(filter 1,$(CUDA)),,cuda)
 ifeq ($(CUDA),1)
@@ -50,7 +58,7 @@ PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads the headers of all once;
 # those with flags of their own are compiled alone.
-ALONE    := src/shoal/ops/gpu.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
+ALONE    := src/shoal/ops/gpu.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
 TOOL_SRC := $(call find_src,tools)
@@ -146,6 +154,7 @@ $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 $(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
+$(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
 $(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
 $(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
@@ -156,6 +165,7 @@ $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CX
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
 $(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
+$(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
 define keep_words
@@ -164,6 +174,7 @@ $(BUILD)/$(1): FORCE
 endef
 $(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
 $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
+$(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
 .PHONY: all test soak check asan tsan tsan_table fuzz bench install bundle clean help FORCE

@@ -10,6 +10,7 @@ packages=(
   libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
   libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests
+  libhdf5-dev         # HDF5 files
   libboost-dev        # Asio, headers alone
   libgtest-dev nlohmann-json3-dev
   clang-format-14   # make check
