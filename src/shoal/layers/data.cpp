@@ -23,7 +23,7 @@ class Data final : public PrefetchingLayer {
       throw config_error(param(), "decode_threads is ", data.decode_threads(), "; at most ",
                          kMostThreads, " make sense");
     Feed feed;
-    feed.source = data.source();
+    feed.path = data.source();
     feed.shared = data.shared_file_system();
     if (data.backend() == DataParameter::LEVELDB ||
         (data.backend() == DataParameter::ANY && looks_like(data.source()) == "leveldb"))

@@ -28,7 +28,7 @@ class ImageData final : public PrefetchingLayer {
       throw config_error(param(), "new_height ", data.new_height(), " x new_width ",
                          data.new_width(), " is more than ", kLargest, " a side");
     Feed feed;
-    feed.source = data.source();
+    feed.path = data.source();
     feed.shared = data.shared_file_system();
     feed.batch_size = data.batch_size();
     feed.on_bad = on_bad(data.on_bad_record());

@@ -27,7 +27,7 @@ class WindowData final : public PrefetchingLayer {
   Feed feed() const override {
     check();
     Feed feed;
-    feed.source = data().source();
+    feed.path = data().source();
     feed.shared = data().shared_file_system();
     feed.batch_size = data().batch_size();
     feed.shuffle = true;  // the labels say nothing about an order of the file
