@@ -542,6 +542,8 @@ const std::vector<LayerCase> kCases = {
 
 constexpr Exempt kExempt[] = {
     {"Data", "reads a database; data tests"},
+    {"HDF5Data", "reads HDF5 files; tests of HDF5"},
+    {"HDF5Output", "writes an HDF5 file; tests of HDF5"},
     {"ImageData", "reads images; data tests"},
     {"Input", "no arithmetic: its caller fills the tops"},
     {"MemoryData", "no arithmetic: its caller gives the records"},

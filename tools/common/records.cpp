@@ -117,6 +117,7 @@ void read_in_order(NetParameter& net) {
   for (LayerParameter& layer : *net.mutable_layer()) {
     if (layer.type() == "Data") set_order(layer, *layer.mutable_data_param());
     if (layer.type() == "ImageData") set_order(layer, *layer.mutable_image_data_param());
+    if (layer.type() == "HDF5Data") layer.mutable_hdf5_data_param()->clear_shuffle();
   }
 }
 

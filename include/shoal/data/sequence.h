@@ -49,8 +49,11 @@ class Sequence {
   // Item n's own random words, the same whichever net takes it.
   std::array<std::uint32_t, 4> random(std::uint64_t n) const;
 
- private:
+  // Where item n of this net, which may have a part of its own of each epoch, stands in the endless
+  // row of epochs of a set of `count`.
   std::uint64_t place(std::uint64_t n, std::uint64_t count);
+
+ private:
   SequenceOptions options_;
   std::uint64_t skip_ = 0, epoch_ = 0;
   std::vector<std::uint64_t> order_;  // of epoch_, or empty

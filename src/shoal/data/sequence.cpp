@@ -44,7 +44,6 @@ Sequence::Sequence(const SequenceOptions& options) : options_(options) {
     skip_ = named(options.seed, options.stream, "skip").below(options.rand_skip);
 }
 
-// Returns the place of item n in the endless row of epochs.
 std::uint64_t Sequence::place(std::uint64_t n, std::uint64_t count) {
   if (options_.weights.empty()) return position(n);
   if (part_.of != count) {

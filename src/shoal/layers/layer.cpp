@@ -30,7 +30,7 @@ constexpr LayerEntry kLayers[] = {
 };
 #undef LAYER
 
-constexpr std::string_view kOnlyInCaffe[] = {"HDF5Data", "HDF5Output", "Python"};
+constexpr std::string_view kOnlyInCaffe[] = {"Python"};
 
 struct ForkLayer {
   std::string_view type, family;

@@ -37,6 +37,7 @@ void share_sources(NetParameter& net) {
     if (layer.type() == "Data") share(*layer.mutable_data_param());
     if (layer.type() == "ImageData") share(*layer.mutable_image_data_param());
     if (layer.type() == "WindowData") share(*layer.mutable_window_data_param());
+    if (layer.type() == "HDF5Data") share(*layer.mutable_hdf5_data_param());
   }
 }
 
