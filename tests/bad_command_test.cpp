@@ -59,7 +59,6 @@ INSTANTIATE_TEST_SUITE_P(
         solver("IterSizeZero", "iter_size: 0", {kSolver + "iter_size is 0; it must be 1 or more"}),
         solver("UnknownRegularization", "regularization_type: 'L3'",
                {kSolver + "no regularization_type 'L3'; known: L1, L2"}),
-        solver("Hdf5", "snapshot_format: HDF5", {kSolver + "Shoal writes no HDF5"}),
         solver("TwoNets", "net: 'x' train_net: 'y'",
                {kSolver + "exactly one of net, net_param, train_net and train_net_param"}),
         solver("NetMissing", "net: '@/no.prototxt'",

@@ -10,6 +10,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
 #include "shoal/base/random.h"
+#include "shoal/proto/hdf5.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
@@ -149,9 +150,9 @@ TEST_F(ProtoFiles, FilesOfAnotherKindAreNamedWithTheFlagTheyBelongTo) {
           " is a model (.caffemodel), not a solver state (.solverstate); give it to --weights");
   EXPECT_EQ(error_of([&] { read_weights(path("b")); }),
             path("b") + " is a single blob, such as a mean file, not a model (.caffemodel)");
-  EXPECT_NE(error_of([&] {
-              read_weights(h5);
-            }).find("is an HDF5 file, not a model (.caffemodel); HDF5 (.h5) is not built"),
+  EXPECT_NE(error_of([&] { read_weights(h5); })
+                .find(why_no_hdf5().empty() ? "cannot open " + h5 + " as an HDF5 file: HDF5: "
+                                            : h5 + ": this build has no HDF5"),
             std::string::npos);
   EXPECT_NE(
       error_of([&] {

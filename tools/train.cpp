@@ -22,9 +22,9 @@
 #include "shoal/proto/layers.pb.h"
 
 DEFINE_string(weights, "", "a list with commas of models to start from");
-DEFINE_string(
-    snapshot, "",
-    "a .solverstate to go on from, or 'auto' for the newest complete one, if there is any");
+DEFINE_string(snapshot, "",
+              "a .solverstate or .solverstate.h5 to go on from, or 'auto' for the newest complete "
+              "one, if there is any");
 DEFINE_string(sigint_effect, "stop",
               "what SIGINT does: stop, snapshot or none; a second one leaves at once");
 DEFINE_string(sighup_effect, "snapshot", "what SIGHUP does: stop, snapshot or none");

@@ -31,6 +31,9 @@ class AtomicFile {
   Status write(std::string_view bytes);
   Status flush();   // all bytes on the disk, still under the temporary name
   Status commit();  // flush, fsync, rename, fsync of the directory
+  // Where the bytes are until commit(), for a library that writes files by their names; "" for a
+  // device or a pipe.
+  const std::string& temporary() const { return temporary_; }
 
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Code code);

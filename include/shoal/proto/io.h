@@ -22,6 +22,7 @@ class Message;
 
 namespace shoal {
 
+class AtomicFile;
 class BlobProto;
 class NetParameter;
 class RunState;
@@ -43,9 +44,12 @@ SolverParameter parse_solver(const std::string& text, const std::string& name,
                              SnapshotPrefix prefix = SnapshotPrefix::kComplete);
 
 // A model: a binary NetParameter of BVLC, Poseidon or NVIDIA. Values of any precision end up in
-// BlobProto.data (and diff), and every blob holds as many as its shape says.
+// BlobProto.data (and diff), and every blob holds as many as its shape says. Or BVLC's HDF5 file:
+// layers that have a name and blobs alone; a blob that another layer owns, and that the file leaves
+// out, has no shape and no values.
 NetParameter read_weights(const std::string& path);
 
+// Binary, or BVLC's HDF5 file.
 SolverState read_solver_state(const std::string& path);
 RunState read_run_state(const std::string& path);
 // A mean file.
@@ -60,6 +64,11 @@ Status write_text(const google::protobuf::Message& message, const std::string& p
 // Fails for a message of 2 GiB and more, which no reader could parse.
 Status write_binary(const google::protobuf::Message& message, const std::string& path,
                     Code code = Code::kSnapshot);
+
+// Write the same as HDF5, as BVLC Caffe lays it out; of a model the blobs alone. The caller commits
+// the file, to which nothing else was written.
+Status write_hdf5(const NetParameter& model, const AtomicFile& file, Code code = Code::kSnapshot);
+Status write_hdf5(const SolverState& state, const AtomicFile& file, Code code = Code::kSnapshot);
 
 // Takes LayerParameter.origin out of a message. Writers do so in a copy; a caller of theirs avoids
 // the copy of a large message by calling this first.

@@ -1,5 +1,5 @@
 // The files of a snapshot: <prefix>_iter_N.caffemodel, .solverstate, .run and .manifest, and
-// <prefix>_latest, which names the newest.
+// <prefix>_latest, which names the newest. In HDF5 the first two end with .h5.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,34 @@ namespace shoal {
 
 class NetParameter;
 class RunState;
+class SolverParameter;
 class SolverState;
+
+// Of model and solver state; all else is the same.
+enum class SnapshotFormat { kBinary, kHdf5 };
+SnapshotFormat snapshot_format(const SolverParameter& param);
 
 // "<prefix>_iter_N"
 std::string snapshot_stem(const std::string& prefix, std::int64_t iteration);
-std::string model_path(const std::string& stem);
-std::string state_path(const std::string& stem);
+std::string model_path(const std::string& stem, SnapshotFormat format = SnapshotFormat::kBinary);
+std::string state_path(const std::string& stem, SnapshotFormat format = SnapshotFormat::kBinary);
 std::string run_path(const std::string& stem);
 std::string manifest_path(const std::string& stem);
 std::string latest_path(const std::string& prefix);
-std::string best_path(const std::string& prefix);  // "<prefix>_best.caffemodel"
+// "<prefix>_best.caffemodel", or .h5
+std::string best_path(const std::string& prefix, SnapshotFormat format = SnapshotFormat::kBinary);
 
 // Writes the four files and points <prefix>_latest to them. All contents are on the disk before the
 // first name is; the manifest comes last. An error (kSnapshot) leaves earlier snapshots as they
 // were and nothing new under any name. Model and state are made one after the other, so that there
-// is one copy of that many numbers at a time.
-Status write_snapshot(const std::string& prefix, std::int64_t iteration,
+// is one copy of that many numbers at a time. A snapshot of the same name is replaced, also one of
+// the other format.
+Status write_snapshot(const std::string& prefix, std::int64_t iteration, SnapshotFormat format,
                       const std::function<NetParameter()>& model,
                       const std::function<SolverState()>& state, const RunState& run);
 // A model alone, whole or not at all.
-Status write_model(const std::string& path, NetParameter model);
+Status write_model(const std::string& path, NetParameter model,
+                   SnapshotFormat format = SnapshotFormat::kBinary);
 
 // Why the snapshot with this stem is not complete: no manifest, or a file that is missing or has
 // another size. "" if it is.
@@ -40,9 +48,9 @@ std::string why_incomplete(const std::string& stem);
 // The same, and every file's SHA-256 is looked at too.
 std::string why_damaged(const std::string& stem);
 
-// The .solverstate of the newest undamaged snapshot of `prefix`, or "" if there is none. A newer
-// damaged one is named in a warning. Newest is what <prefix>_latest names, unless a snapshot with a
-// higher iteration was completed after that was written.
+// The .solverstate or .solverstate.h5 of the newest undamaged snapshot of `prefix`, or "" if there
+// is none. A newer damaged one is named in a warning. Newest is what <prefix>_latest names, unless
+// a snapshot with a higher iteration was completed after that was written.
 std::string newest_snapshot(const std::string& prefix);
 
 // Iterations that each of the team that saved had behind it, its chief first; of a snapshot without

@@ -1,4 +1,5 @@
 // Copies, shares and writes the params of a net, by layer name as in Caffe.
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -28,6 +29,22 @@ void copy_param(const Layer& layer, int index, const BlobProto& from, const Laye
   copy_numbers(from, blob.data);
 }
 
+// An HDF5 file has a shared param at its owner alone.
+bool left_out(const LayerParameter& source, int index) {
+  if (index >= source.blobs_size()) return true;
+  return !source.blobs(index).has_shape() && number_count(source.blobs(index)) == 0;
+}
+
+// Whether the source holds all params that the layer owns, and no more than it has.
+bool fits(const Net& net, const Layer& layer, const LayerParameter& source) {
+  const auto lacks = [&](const NetParam& own) {
+    return net.layers()[static_cast<std::size_t>(own.layer)].get() == &layer &&
+           left_out(source, own.index);
+  };
+  return source.blobs_size() <= static_cast<int>(layer.params().size()) &&
+         std::ranges::none_of(net.params(), lacks);
+}
+
 }  // namespace
 
 std::vector<std::string> Net::copy_weights(const NetParameter& from, const std::string& file) {
@@ -44,12 +61,12 @@ std::vector<std::string> Net::copy_weights(const NetParameter& from, const std::
       continue;
     }
     const LayerParameter& source = *found->second;
-    if (source.blobs_size() != static_cast<int>(layer->params().size()))
+    if (!fits(*this, *layer, source))
       throw config_error(layer->param(), "has ", layer->params().size(), " params, but layer '",
                          source.name(), "' in ", file, " holds ", source.blobs_size(),
                          " (bias_term may differ)");
     for (int i = 0; i < source.blobs_size(); ++i)
-      copy_param(*layer, i, source.blobs(i), source, file);
+      if (!left_out(source, i)) copy_param(*layer, i, source.blobs(i), source, file);
     sources.erase(found);
     ++copied;
   }

@@ -1,4 +1,5 @@
-// Reads the binary files: models, solver states, run states and means.
+// Reads the binary files, and finds out which of them are HDF5: models, solver states, run states
+// and means.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
 
@@ -10,6 +11,7 @@
 #include "shoal/base/file.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/foreign.h"
+#include "shoal/proto/hdf5_model.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
@@ -29,7 +31,6 @@ std::string flag_hint(FileKind kind) {
   if (kind == FileKind::kSolverState) return "; give it to --snapshot";
   if (kind == FileKind::kNetText) return "; give it to --model";
   if (kind == FileKind::kSolverText) return "; give it to --solver";
-  if (kind == FileKind::kHdf5) return "; HDF5 (.h5) is not built, write it as a binary file";
   if (kind == FileKind::kEmpty) return "; was a copy or a download cut short?";
   return "";
 }
@@ -73,6 +74,7 @@ void read_binary(const std::string& path, FileKind wanted, Message& message) {
 }  // namespace
 
 NetParameter read_weights(const std::string& path) {
+  if (kind_of_file(path) == FileKind::kHdf5) return read_hdf5_weights(path);
   NetParameter net;
   read_binary(path, FileKind::kModel, net);
   adopt_poseidon(net, path);
@@ -86,6 +88,7 @@ NetParameter read_weights(const std::string& path) {
 }
 
 SolverState read_solver_state(const std::string& path) {
+  if (kind_of_file(path) == FileKind::kHdf5) return read_hdf5_state(path);
   SolverState state;
   read_binary(path, FileKind::kSolverState, state);
   for (int i = 0; i < state.history_size(); ++i)

@@ -10,6 +10,7 @@
 #include "shoal/base/text.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
+#include "shoal/proto/hdf5.h"
 #include "shoal/proto/io.h"
 
 namespace shoal {
@@ -109,8 +110,10 @@ int for_each_source(NetParameter& net, F f) {
   for (LayerParameter& layer : *net.mutable_layer()) {
     if (layer.type() == "Data") f(*layer.mutable_data_param());
     if (layer.type() == "ImageData") f(*layer.mutable_image_data_param());
+    if (layer.type() == "HDF5Data") f(*layer.mutable_hdf5_data_param());
     if (layer.type() == "WindowData") f(*layer.mutable_window_data_param());
-    layers += layer.type() == "Data" || layer.type() == "ImageData" || layer.type() == "WindowData";
+    layers += layer.type() == "Data" || layer.type() == "ImageData" ||
+              layer.type() == "HDF5Data" || layer.type() == "WindowData";
   }
   return layers;
 }
@@ -211,10 +214,9 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
     recipe.regularization = optim::Regularization::kL1;
   else if (param.regularization_type() != "L2")
     throw wrong(name, "no regularization_type '", param.regularization_type(), "'; known: L1, L2");
-  if (param.snapshot_format() == SolverParameter::HDF5)
-    throw wrong(name,
-                "Shoal writes no HDF5: leave snapshot_format out for .caffemodel and .solverstate "
-                "files, which BVLC Caffe reads");
+  if (param.snapshot_format() == SolverParameter::HDF5 && !why_no_hdf5().empty())
+    throw wrong(name, "snapshot_format is HDF5, and ", why_no_hdf5(),
+                "; or leave it out for .caffemodel and .solverstate files");
   return recipe;
 }
 

@@ -3,6 +3,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -26,6 +27,19 @@ namespace pb = google::protobuf;
 
 std::string name_in_folder(const std::string& path) { return fs::path(path).filename().string(); }
 
+Result<std::string> hash_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Sha256 hash;
+  std::vector<char> block(1 << 20);
+  while (file) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    hash.update({block.data(), static_cast<std::size_t>(file.gcount())});
+  }
+  if (!file.eof())
+    return Error{Code::kConfig, str("cannot read ", path, ": ", system_reason(errno))};
+  return hash.finish();
+}
+
 // Files that are written under temporary names and appear together.
 class FileSet {
  public:
@@ -43,10 +57,26 @@ class FileSet {
       if (!message.SerializePartialToZeroCopyStream(&stream) || !stream.Flush()) return sink.status;
     }
     if (Status status = file.value().flush(); !status.ok()) return status;
-    Manifest::File* line = manifest.add_file();
-    line->set_name(name_in_folder(path));
-    line->set_size(static_cast<double>(size));
-    line->set_sha256(sink.hash.finish());
+    note(path, size, sink.hash.finish(), manifest);
+    files_.push_back({path, std::move(file).value()});
+    return {};
+  }
+
+  // A model or a solver state, in HDF5 or as bytes.
+  template <class Message>
+  Status add(const std::string& path, SnapshotFormat format, const Message& message,
+             Manifest& manifest) {
+    if (format == SnapshotFormat::kBinary) return add(path, message, manifest);
+    Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
+    if (!file.ok()) return file.error();
+    if (Status status = write_hdf5(message, file.value()); !status.ok()) return status;
+    if (Status status = file.value().flush(); !status.ok()) return status;
+    const std::string& written = file.value().temporary();
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(written, error);
+    const Result<std::string> hash = hash_file(written);
+    if (!hash.ok()) return Error{Code::kSnapshot, hash.error().message};
+    note(path, size, hash.value(), manifest);
     files_.push_back({path, std::move(file).value()});
     return {};
   }
@@ -86,6 +116,13 @@ class FileSet {
     Sha256 hash;
     Status status;
   };
+  static void note(const std::string& path, std::uintmax_t size, const std::string& hash,
+                   Manifest& manifest) {
+    Manifest::File* line = manifest.add_file();
+    line->set_name(name_in_folder(path));
+    line->set_size(static_cast<double>(size));
+    line->set_sha256(hash);
+  }
   struct Named {
     std::string path;
     AtomicFile file;
@@ -122,19 +159,6 @@ std::string read_manifest(const std::string& stem, Manifest& manifest) {
 
 std::string in_folder_of(const std::string& stem, const std::string& name) {
   return (fs::path(stem).parent_path() / name).string();
-}
-
-Result<std::string> hash_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Sha256 hash;
-  std::vector<char> block(1 << 20);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    hash.update({block.data(), static_cast<std::size_t>(file.gcount())});
-  }
-  if (!file.eof())
-    return Error{Code::kConfig, str("cannot read ", path, ": ", system_reason(errno))};
-  return hash.finish();
 }
 
 std::string check_files(const std::string& stem, bool contents) {
@@ -176,13 +200,28 @@ std::vector<std::int64_t> iterations_on_disk(const std::string& prefix) {
   std::vector<std::int64_t> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error))
-    for (const char* ending : {".solverstate", ".manifest"})
+    for (const char* ending : {".solverstate", ".solverstate.h5", ".manifest"})
       if (const std::int64_t n = iteration_of(entry.path().filename().string(), base, ending);
           n >= 0)
         found.push_back(n);
   std::sort(found.begin(), found.end(), std::greater<>());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
+}
+
+const char* ending_of(SnapshotFormat format) {
+  return format == SnapshotFormat::kHdf5 ? ".h5" : "";
+}
+
+// The solver state of a snapshot that is whole.
+std::string state_of(const std::string& stem) {
+  const std::string hdf5 = state_path(stem, SnapshotFormat::kHdf5);
+  Manifest manifest;
+  read_manifest(stem, manifest);
+  const bool listed = std::ranges::any_of(manifest.file(), [&](const Manifest::File& file) {
+    return file.name() == name_in_folder(hdf5);
+  });
+  return listed ? hdf5 : state_path(stem, SnapshotFormat::kBinary);
 }
 
 // The iteration that <prefix>_latest names, or -1; and when that was written.
@@ -197,17 +236,28 @@ std::int64_t latest_iteration(const std::string& prefix, fs::file_time_type& wri
 
 }  // namespace
 
+SnapshotFormat snapshot_format(const SolverParameter& param) {
+  return param.snapshot_format() == SolverParameter::HDF5 ? SnapshotFormat::kHdf5
+                                                          : SnapshotFormat::kBinary;
+}
+
 std::string snapshot_stem(const std::string& prefix, std::int64_t iteration) {
   return str(prefix, "_iter_", iteration);
 }
-std::string model_path(const std::string& stem) { return stem + ".caffemodel"; }
-std::string state_path(const std::string& stem) { return stem + ".solverstate"; }
+std::string model_path(const std::string& stem, SnapshotFormat format) {
+  return stem + ".caffemodel" + ending_of(format);
+}
+std::string state_path(const std::string& stem, SnapshotFormat format) {
+  return stem + ".solverstate" + ending_of(format);
+}
 std::string run_path(const std::string& stem) { return stem + ".run"; }
 std::string manifest_path(const std::string& stem) { return stem + ".manifest"; }
 std::string latest_path(const std::string& prefix) { return prefix + "_latest"; }
-std::string best_path(const std::string& prefix) { return prefix + "_best.caffemodel"; }
+std::string best_path(const std::string& prefix, SnapshotFormat format) {
+  return prefix + "_best.caffemodel" + ending_of(format);
+}
 
-Status write_snapshot(const std::string& prefix, std::int64_t iteration,
+Status write_snapshot(const std::string& prefix, std::int64_t iteration, SnapshotFormat format,
                       const std::function<NetParameter()>& model,
                       const std::function<SolverState()>& state, const RunState& run) {
   const std::string stem = snapshot_stem(prefix, iteration);
@@ -215,11 +265,14 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration,
   Manifest manifest;
   manifest.set_version(1);
   manifest.set_iteration(static_cast<std::int32_t>(iteration));
-  LOG(INFO) << "Snapshotting to binary proto file " << model_path(stem);
-  if (Status status = files.add(model_path(stem), without_origins(model()), manifest); !status.ok())
+  const char* const kind = format == SnapshotFormat::kHdf5 ? "HDF5 file " : "binary proto file ";
+  const std::string model_file = model_path(stem, format), state_file = state_path(stem, format);
+  LOG(INFO) << "Snapshotting to " << kind << model_file;
+  if (Status status = files.add(model_file, format, without_origins(model()), manifest);
+      !status.ok())
     return status;
-  LOG(INFO) << "Snapshotting solver state to binary proto file " << state_path(stem);
-  if (Status status = files.add(state_path(stem), state(), manifest); !status.ok()) return status;
+  LOG(INFO) << "Snapshotting solver state to " << kind << state_file;
+  if (Status status = files.add(state_file, format, state(), manifest); !status.ok()) return status;
   if (Status status = files.add(run_path(stem), run, manifest); !status.ok()) return status;
   if (Status status = files.add(manifest_path(stem), to_json(manifest)); !status.ok())
     return status;
@@ -227,11 +280,21 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration,
     return status;
   // an older snapshot of the same name is replaced: no longer complete from here on
   std::remove(manifest_path(stem).c_str());
-  return files.commit();
+  if (Status status = files.commit(); !status.ok()) return status;
+  const auto other =
+      format == SnapshotFormat::kHdf5 ? SnapshotFormat::kBinary : SnapshotFormat::kHdf5;
+  for (const std::string& path : {state_path(stem, other), model_path(stem, other)})
+    std::remove(path.c_str());
+  return {};
 }
 
-Status write_model(const std::string& path, NetParameter model) {
-  return write_binary(without_origins(std::move(model)), path, Code::kSnapshot);
+Status write_model(const std::string& path, NetParameter model, SnapshotFormat format) {
+  model = without_origins(std::move(model));
+  if (format == SnapshotFormat::kBinary) return write_binary(model, path, Code::kSnapshot);
+  Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
+  if (!file.ok()) return file.error();
+  if (Status status = write_hdf5(model, file.value()); !status.ok()) return status;
+  return file.value().commit();
 }
 
 std::string why_incomplete(const std::string& stem) { return check_files(stem, false); }
@@ -243,12 +306,12 @@ std::string newest_snapshot(const std::string& prefix) {
   const bool latest_is_good = latest >= 0 && why_damaged(snapshot_stem(prefix, latest)).empty();
   for (const std::int64_t n : iterations_on_disk(prefix)) {
     const std::string stem = snapshot_stem(prefix, n);
-    if (latest_is_good && n == latest) return state_path(stem);
+    if (latest_is_good && n == latest) return state_of(stem);
     const std::string why = why_damaged(stem);
     std::error_code error;
     const bool later = !latest_is_good ||
                        (fs::last_write_time(manifest_path(stem), error) >= pointed_at && !error);
-    if (why.empty() && later) return state_path(stem);
+    if (why.empty() && later) return state_of(stem);
     if (!why.empty())
       LOG(WARNING) << "The snapshot " << stem << " is not whole and is passed over: " << why;
   }
@@ -256,8 +319,12 @@ std::string newest_snapshot(const std::string& prefix) {
 }
 
 Status remove_snapshot(const std::string& stem) {
-  for (const std::string& path :
-       {manifest_path(stem), run_path(stem), state_path(stem), model_path(stem)}) {
+  std::vector<std::string> paths = {manifest_path(stem), run_path(stem)};
+  for (const SnapshotFormat format : {SnapshotFormat::kBinary, SnapshotFormat::kHdf5}) {
+    paths.push_back(state_path(stem, format));
+    paths.push_back(model_path(stem, format));
+  }
+  for (const std::string& path : paths) {
     std::error_code error;
     fs::remove(path, error);
     if (error) return Error{Code::kSnapshot, str("cannot remove ", path, ": ", error.message())};

@@ -17,7 +17,6 @@ namespace shoal {
 namespace {
 
 constexpr std::uint32_t kRunVersion = 1;
-constexpr const char* kStateEnding = ".solverstate";
 
 // The model of a solver state: as written, or else beside the state.
 std::string find_model(const std::string& written, const std::string& state_file) {
@@ -35,7 +34,10 @@ void check_layers(const Net& net, const NetParameter& model, const std::string& 
     const auto holds = [&](const LayerParameter& source) {
       return source.name() == layer->name() && source.blobs_size() > 0;
     };
-    if (!layer->params().empty() && std::ranges::none_of(model.layer(), holds))
+    const auto owned = [&](const NetParam& param) {
+      return net.layers()[static_cast<std::size_t>(param.layer)] == layer;
+    };
+    if (std::ranges::any_of(net.params(), owned) && std::ranges::none_of(model.layer(), holds))
       throw config_error(
           layer->param(), file,
           " holds nothing for this layer, and a snapshot goes on with the net it was made of; "
@@ -53,11 +55,14 @@ void check_run(const RunState& run, std::int64_t iteration, const std::string& f
                       ": they are not of one snapshot");
 }
 
+// By the name of a solver state.
+SnapshotFormat format_of(const std::string& state_file) {
+  return state_file.ends_with(".h5") ? SnapshotFormat::kHdf5 : SnapshotFormat::kBinary;
+}
+
 std::string stem_of(const std::string& state_file) {
-  const std::string ending = kStateEnding;
-  if (state_file.size() <= ending.size() ||
-      state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0)
-    return state_file;
+  const std::string ending = state_path("", format_of(state_file));
+  if (state_file.size() <= ending.size() || !state_file.ends_with(ending)) return state_file;
   return state_file.substr(0, state_file.size() - ending.size());
 }
 
@@ -108,7 +113,8 @@ SolverState Snapshots::solver_state() const {
   SolverState state;
   state.set_iter(static_cast<std::int32_t>(core_.iteration));
   state.set_current_step(static_cast<std::int32_t>(core_.steps));
-  state.set_learned_net(model_path(snapshot_stem(param_.snapshot_prefix(), core_.iteration)));
+  state.set_learned_net(model_path(snapshot_stem(param_.snapshot_prefix(), core_.iteration),
+                                   snapshot_format(param_)));
   for (const Tensor* history : updater_.state().histories()) {
     CHECK(history != nullptr) << "a param belongs to no exchange";
     put_history(history->shape(), history->host(), state);
@@ -137,7 +143,8 @@ Status Snapshots::write() {
 Status Snapshots::write_files(const RunState& run) {
   const auto model = [this] { return net_.to_proto(param_.snapshot_diff()); };
   Status status = write_snapshot(
-      param_.snapshot_prefix(), core_.iteration, model, [this] { return solver_state(); }, run);
+      param_.snapshot_prefix(), core_.iteration, snapshot_format(param_), model,
+      [this] { return solver_state(); }, run);
   if (status.ok()) return remove_old_snapshots();
   kept_.pop_back();
   return status;
@@ -221,9 +228,10 @@ void Snapshots::restore(const std::string& state_file) {
 // if there is none.
 std::string Snapshots::read_files(const std::string& state_file, RunState& run) {
   LOG(INFO) << "Resuming from " << state_file;
-  if (!file_exists(state_file) && file_exists(state_path(state_file)))
-    throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ",
-                      state_path(state_file), "?");
+  for (const SnapshotFormat format : {SnapshotFormat::kHdf5, SnapshotFormat::kBinary})
+    if (!file_exists(state_file) && file_exists(state_path(state_file, format)))
+      throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ",
+                        state_path(state_file, format), "?");
   const SolverState state = read_solver_state(state_file);
   if (state.iter() < 0 || state.current_step() < 0)
     throw ConfigError(Code::kConfig, state_file, " is damaged: it says that it is of iteration ",
@@ -236,7 +244,8 @@ std::string Snapshots::read_files(const std::string& state_file, RunState& run) 
                         ". A copy needs all four files; without the .run and the .manifest it is "
                         "restored as one of BVLC Caffe");
   if (!state.learned_net().empty()) {
-    const std::string model = ours ? model_path(stem) : find_model(state.learned_net(), state_file);
+    const std::string model = ours ? model_path(stem, format_of(state_file))
+                                   : find_model(state.learned_net(), state_file);
     const NetParameter weights = read_weights(model);
     check_layers(net_, weights, model);
     net_.copy_weights(weights, model);

@@ -137,10 +137,11 @@ Status Tester::keep_best(const std::vector<TestScore>& scores) {
       !(best_is_largest_ ? found->mean > *core_.best : found->mean < *core_.best))
     return {};
   core_.best = found->mean;
-  const std::string path = best_path(param_.snapshot_prefix());
+  const std::string path = best_path(param_.snapshot_prefix(), snapshot_format(param_));
   LOG(INFO) << "Best " << best_output_ << " so far, " << static_cast<float>(found->mean)
             << ": writing " << path;
-  Status written = team_.chief() ? write_model(path, net_.to_proto(false)) : Status();
+  Status written =
+      team_.chief() ? write_model(path, net_.to_proto(false), snapshot_format(param_)) : Status();
   return core_.apart() ? written : core_.share_outcome(std::move(written));
 }
 
