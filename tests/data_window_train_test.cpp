@@ -1,6 +1,8 @@
 // A detector of squares, trained from a window file by the train tool.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "shoal/data/image.h"
 #include "support/train_tool.h"
 
@@ -76,6 +78,13 @@ TEST_F(DataWindowTrain, LearnsWhichWindowsHoldASquare) {
                          {"--snapshot=" + stem("half", 25) + ".solverstate"});
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_EQ(get_file(stem("rest", 60) + ".caffemodel"), get_file(model));
+}
+
+TEST_F(DataWindowTrain, TheSolverMayNameTheWindowFile) {
+  std::filesystem::rename(folder_ + "/TRAIN", folder_ + "/other");
+  const Ran ran = train(solver("s", "max_iter: 1 train_source: '" + folder_ + "/other' "));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, folder_ + "/other has 12 pictures");
 }
 
 TEST_F(DataWindowTrain, ErrorsHaveTheLayersLineAndTheCodeOfData) {

@@ -244,6 +244,18 @@ TEST_F(Hdf5Snapshot, OldOnesGoAndTheBestIsKept) {
   solver()->copy_weights(at("s_best.caffemodel.h5"));
 }
 
+TEST_F(Hdf5Snapshot, AFullDiskEndsWithNineAndLeavesNothing) {
+  if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+  const std::string file =
+      put_small_solver(folder_, "f", "max_iter: 1 snapshot: 1 snapshot_format: HDF5");
+  constexpr std::uint64_t kLimit = 8000;  // bytes a file may have; stderr is one too
+  const Ran ran = run_program({tools_dir() + "/train", "--solver=" + file}, kLimit);
+  EXPECT_EQ(ran.code, 9) << ran.err;
+  EXPECT_HAS(ran.err, "HDF5: file write failed: File too large");
+  for (const std::string& name : entries(folder_))
+    EXPECT_EQ(name.find("_iter_"), std::string::npos) << name;
+}
+
 // BVLC's snapshot has neither .run nor .manifest, and its model may be elsewhere.
 TEST_F(Hdf5Snapshot, OfBvlcIsRestored) {
   const auto made = trained(5);

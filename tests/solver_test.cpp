@@ -268,9 +268,10 @@ TEST_F(SolverTest, MistakesAreNamed) {
   EXPECT_HAS(refusal("max_iter: -1"), "x.prototxt: max_iter is -1; it must be 0 or more");
   EXPECT_HAS(refusal("global_grad_scale: 0"),
              "x.prototxt: global_grad_scale is 0; it must be a number above 0");
-  if (!why_no_hdf5().empty())
+  if (!why_no_hdf5().empty()) {
     EXPECT_HAS(refusal("snapshot_format: HDF5"),
                "x.prototxt: snapshot_format is HDF5, and this build has no HDF5");
+  }
   EXPECT_HAS(refusal("test_iter: 1"), "x.prototxt: test_iter is given, but test_interval is not");
   EXPECT_HAS(refusal("test_iter: 0 test_interval: 1"),
              "x.prototxt: test_iter is 0; it must be 1 or more");

@@ -374,7 +374,7 @@ TEST_F(TrainTool, ASolverMayNameTheSourcesOfItsNet) {
   put_file(folder_ + "/net.prototxt", "layer { name: 'x' type: 'Input' top: 'x' }");
   const Ran none = train(file);
   EXPECT_EQ(none.code, 3) << none.err;
-  EXPECT_HAS(none.err, "train_source is given, but net '' has no Data and no ImageData layer");
+  EXPECT_HAS(none.err, "train_source is given, but net '' has no layer that reads a source");
 }
 
 TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {

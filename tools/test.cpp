@@ -64,7 +64,7 @@ int test(const std::vector<std::string>& words) {
   set_state_of_flags("TEST", *param.mutable_state());
   if (!FLAGS_source.empty() && set_data_source(param, FLAGS_source) == 0)
     throw ConfigError(Code::kUsage, "--source: net '", param.name(),
-                      "' has no Data and no ImageData layer");
+                      "' has no layer that reads a source");
   Context context(context_of_flags(threads_to_use(FLAGS_threads)));
   Net net(param, context);
   load_weights(FLAGS_weights, net);

@@ -18,7 +18,7 @@ namespace {
 void set_source(const char* flag, const std::string& source, NetParameter& net) {
   if (set_data_source(net, source) == 0)
     throw ConfigError(Code::kUsage, flag, ": net '", net.name(),
-                      "' has no Data and no ImageData layer");
+                      "' has no layer that reads a source");
 }
 
 }  // namespace

@@ -263,9 +263,7 @@ class HDF5Data final : public Layer {
     const auto start = std::chrono::steady_clock::now();
     const Status status = read(files_[file]);
     seconds_loading_ += to_seconds(std::chrono::steady_clock::now() - start);
-    if (!status.ok())
-      return Error{status.error().code,
-                   str("layer '", name(), "': ", at(files_[file]), status.error().message)};
+    if (!status.ok()) return Error{status.error().code, at(files_[file]) + status.error().message};
     loaded_ = file;
     return {};
   }

@@ -13,7 +13,7 @@ namespace {
 // Appends each batch to the datasets "data" and "label" of a file, which is made anew with the
 // layer.
 //   bottom[0] (N, ...) data   bottom[1] (N, ...) label   no top
-// Between two passes the file is closed and whole. Of several nets that train together each writes
+// Between two passes the file is closed, and whole. Of several nets that train together each writes
 // a file of its own, <file_name>_<number of the net>. backward overwrites the bottoms' gradients
 // with zeros. Source: BVLC Caffe 1.0's HDF5Output layer, which fails at its second batch.
 class HDF5Output final : public Layer {
@@ -43,8 +43,7 @@ class HDF5Output final : public Layer {
   }
 
   void forward(Context& ctx, Bottoms bottom, Tops) override {
-    if (Status status = append(bottom); !status.ok())
-      ctx.fail({status.error().code, str("layer '", name(), "': ", status.error().message)});
+    if (Status status = append(bottom); !status.ok()) ctx.fail(status.error());
   }
 
   void backward(Context& ctx, Tops, const std::vector<bool>& propagate, Bottoms bottom) override {

@@ -20,7 +20,8 @@ namespace {
 // An array of more bytes is believed only if the file could hold it: deflate, the usual filter,
 // makes at most 1032 bytes of one.
 constexpr std::uint64_t kBelieved = std::uint64_t{1} << 30, kMostPerByte = 1100;
-constexpr std::uint64_t kChunk = 1 << 18;  // bytes that an array which grows is stored in
+// An array that grows is stored in pieces of so many bytes.
+constexpr std::uint64_t kLeastChunk = 1 << 12, kMostChunk = 1 << 18;
 
 Mutex& library() {
   static Mutex mutex;
@@ -31,6 +32,9 @@ Mutex& library() {
 class Turn {
  public:
   Turn() : lock_(library()) {
+    // After a failed write, such as on a full disk, its cleaning up at exit crashes. No file needs
+    // it: each is closed by its Hdf5File.
+    H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
@@ -67,13 +71,18 @@ std::string reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, note, &words);
+  const std::string system = "error message = '";  // the system's, after names and addresses
+  if (const std::size_t at = words.find(system); at != std::string::npos) {
+    const std::string rest = words.substr(at + system.size());
+    words = str(words.substr(0, words.find(':')), ": ", rest.substr(0, rest.find('\'')));
+  }
   return words.empty() ? "the HDF5 library gives no reason" : "HDF5: " + words;
 }
 
-// A disk that is full is named by the system's number alone.
+// A full disk has a code of its own.
 Code code_of(const std::string& words, Code code) {
   for (const int number : {ENOSPC, EDQUOT, EFBIG})
-    if (words.find(str("errno = ", number, ",")) != std::string::npos) return Code::kSnapshot;
+    if (words.ends_with(system_reason(number))) return Code::kSnapshot;
   return code;
 }
 
@@ -83,11 +92,8 @@ Error failed(Code code, const Args&... args) {
   return Error{code_of(why, code), str(args..., ": ", why)};
 }
 
-Error not_opened(const std::string& name, const std::string& path, Code code) {
-  return failed(code, path, ": cannot open the dataset '", name, "'");
-}
-Error not_read(const std::string& name, const std::string& path, Code code) {
-  return failed(code, path, ": cannot read the dataset '", name, "'");
+Error cannot(const char* what, const std::string& name, const std::string& path, Code code) {
+  return failed(code, path, ": cannot ", what, " the dataset '", name, "'");
 }
 // `why` is "", or the reason why it is not.
 Status written(const std::string& why, const std::string& name, const std::string& path,
@@ -98,14 +104,8 @@ Status written(const std::string& why, const std::string& name, const std::strin
 }
 
 const char* class_words(H5T_class_t type) {
-  switch (type) {
-    case H5T_STRING: return "text";
-    case H5T_COMPOUND: return "compounds";
-    case H5T_ENUM: return "an enumeration (such as booleans)";
-    case H5T_VLEN: return "lists of different lengths";
-    case H5T_REFERENCE: return "references";
-    default: return "values of a type that is no number";
-  }
+  if (type == H5T_STRING) return "text";
+  return type == H5T_ENUM ? "an enumeration (such as booleans)" : "values that are no numbers";
 }
 
 std::uint64_t count_of(const Hdf5File::Dims& dims) {
@@ -203,7 +203,7 @@ Result<std::vector<std::string>> Hdf5File::arrays(const std::string& group) cons
 Result<Hdf5File::Dims> Hdf5File::dims(const std::string& name) const {
   const Turn turn;
   const Array array(id_, name);
-  if (!array.ok()) return not_opened(name, path_, code_);
+  if (!array.ok()) return cannot("open", name, path_, code_);
   const auto wrong = [&](const auto&... words) {
     return Error{code_, str(path_, ": the dataset '", name, "' ", words...)};
   };
@@ -227,11 +227,11 @@ Result<Hdf5File::Dims> Hdf5File::dims(const std::string& name) const {
 Status Hdf5File::read(const std::string& name, std::span<float> numbers) const {
   const Turn turn;
   const Array array(id_, name);
-  if (!array.ok()) return not_opened(name, path_, code_);
+  if (!array.ok()) return cannot("open", name, path_, code_);
   if (count_of(array.dims()) != numbers.size())
     return Error{code_, str(path_, ": the dataset '", name, "' has changed since it was opened")};
   if (H5Dread(array.id, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()) < 0)
-    return not_read(name, path_, code_);
+    return cannot("read", name, path_, code_);
   return {};
 }
 
@@ -244,28 +244,28 @@ Result<std::int64_t> Hdf5File::integer(const std::string& name) const {
   const Array array(id_, name);
   std::int64_t value = 0;
   if (H5Dread(array.id, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) < 0)
-    return not_read(name, path_, code_);
+    return cannot("read", name, path_, code_);
   return value;
 }
 
 Result<std::string> Hdf5File::text(const std::string& name) const {
   const Turn turn;
   const Array array(id_, name);
-  if (!array.ok()) return not_opened(name, path_, code_);
+  if (!array.ok()) return cannot("open", name, path_, code_);
   if (H5Tget_class(array.type) != H5T_STRING || count_of(array.dims()) != 1)
     return Error{code_, str(path_, ": the dataset '", name, "' is not a text")};
   std::string value;
   if (H5Tis_variable_str(array.type) > 0) {
     char* words = nullptr;
     if (H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &words) < 0)
-      return not_read(name, path_, code_);
+      return cannot("read", name, path_, code_);
     if (words) value = words;
     H5Dvlen_reclaim(array.type, array.space, H5P_DEFAULT, &words);
     return value;
   }
   value.resize(H5Tget_size(array.type));
   if (H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()) < 0)
-    return not_read(name, path_, code_);
+    return cannot("read", name, path_, code_);
   return value.substr(0, value.find('\0'));
 }
 
@@ -298,7 +298,8 @@ std::string make_growing(hid_t file, const std::string& name, const std::vector<
     chunk[axis] = std::max<hsize_t>(sizes[axis], 1);
     row *= chunk[axis];
   }
-  chunk[0] = std::max<hsize_t>(kChunk / row, 1);
+  const auto rows_in = [row](std::uint64_t bytes) { return std::max<hsize_t>(bytes / row, 1); };
+  chunk[0] = std::clamp(sizes[0], rows_in(kLeastChunk), rows_in(kMostChunk));
   const int axes = static_cast<int>(sizes.size());
   const Id space(H5Screate_simple(axes, sizes.data(), most.data()), H5Sclose);
   return make_array(file, name, H5T_NATIVE_FLOAT, space, numbers, chunk);
@@ -337,7 +338,7 @@ Status Hdf5File::append(const std::string& name, const Dims& dims, std::span<con
   const std::vector<hsize_t> sizes(dims.begin(), dims.end());
   if (!begun) return written(make_growing(id_, name, sizes, numbers.data()), name, path_, code_);
   const Array array(id_, name);
-  if (!array.ok()) return not_opened(name, path_, code_);
+  if (!array.ok()) return cannot("open", name, path_, code_);
   const Dims before = array.dims();
   if (before.size() != dims.size() ||
       !std::equal(before.begin() + 1, before.end(), dims.begin() + 1))

@@ -112,8 +112,8 @@ int for_each_source(NetParameter& net, F f) {
     if (layer.type() == "ImageData") f(*layer.mutable_image_data_param());
     if (layer.type() == "HDF5Data") f(*layer.mutable_hdf5_data_param());
     if (layer.type() == "WindowData") f(*layer.mutable_window_data_param());
-    layers += layer.type() == "Data" || layer.type() == "ImageData" ||
-              layer.type() == "HDF5Data" || layer.type() == "WindowData";
+    layers += layer.type() == "Data" || layer.type() == "ImageData" || layer.type() == "HDF5Data" ||
+              layer.type() == "WindowData";
   }
   return layers;
 }
@@ -124,7 +124,7 @@ void merge_sources(NetParameter& net, const char* field, const std::string& sour
                    const SolverParameter& param, const std::string& name) {
   if (!source.empty() && set_data_source(net, source) == 0)
     throw wrong(name, field, " is given, but net '", net.name(),
-                "' has no Data and no ImageData layer");
+                "' has no layer that reads a source");
   if (!param.has_shared_file_system()) return;
   for_each_source(net,
                   [&](auto& data) { data.set_shared_file_system(param.shared_file_system()); });

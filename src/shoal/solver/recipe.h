@@ -47,8 +47,8 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name,
 std::int64_t written_batch(const SolverParameter& param, const std::string& name);
 // Gives all layers of the net that have a batch_size this one. Throws ConfigError if none has.
 void set_batch_size(NetParameter& net, std::uint32_t items);
-// Lets the Data and ImageData layers of the net read `source`, where a Data layer finds out what it
-// is. Returns how many layers these are.
+// Lets the data layers of the net that have a source read `source`; a Data layer finds out
+// what it is. Returns how many layers these are.
 int set_data_source(NetParameter& net, const std::string& source);
 // The items of a batch of the net: the first axis of the first top of its first layer without
 // bottoms.
