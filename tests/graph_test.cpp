@@ -61,6 +61,18 @@ TEST(GraphTest, SplitsHaveCaffesNamesAndCarryTheLossWeight) {
   EXPECT_EQ(net.layer(3).bottom(0), "y_a_0_split_1");
 }
 
+TEST(GraphTest, ALossThatALayerReadsKeepsTheWeightThatALossHas) {
+  const NetParameter net = insert_splits(
+      parse_net("layer { name: 'd' type: 'Input' top: 'x' top: 't' }\n"
+                "layer { name: 'l' type: 'EuclideanLoss' bottom: 'x' bottom: 't' top: 'l' }\n"
+                "layer { name: 'p' type: 'Power' bottom: 'l' top: 'more' }\n",
+                "test.prototxt"));
+  ASSERT_EQ(net.layer_size(), 4);
+  EXPECT_EQ(net.layer(1).loss_weight(0), 0);
+  EXPECT_EQ(net.layer(2).loss_weight(0), 1);
+  EXPECT_EQ(net.layer(2).loss_weight(1), 0);
+}
+
 TEST(GraphTest, AnInPlaceLayerBehindASplitIsNoLongerInPlace) {
   const NetParameter net =
       insert_splits(parse_net("layer { name: 'd' type: 'Input' top: 'x' }\n"

@@ -243,20 +243,6 @@ TEST(NetTest, GradientsGoWhereALossNeedsThem) {
   EXPECT_TRUE(needs(forced.net, "a"));
 }
 
-TEST(NetTest, ALossThatALayerReadsHasTheWeightThatALossHas) {
-  const auto gradient = [](std::string loss) {
-    TestNet t(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x") + loss +
-              "layer { name: 'more' type: 'Power' bottom: 'loss' top: 'more' loss_weight: 1 "
-              "power_param { scale: 3 } }\n");
-    EXPECT_TRUE(t.net.forward().ok() && t.net.backward().ok());
-    const auto numbers = t.net.params()[0].blob->grad.host();
-    return std::vector<float>(numbers.begin(), numbers.end());
-  };
-  std::string said = euclid("a", "t");
-  said.replace(said.find("type:"), 0, "loss_weight: 1 ");
-  EXPECT_EQ(gradient(euclid("a", "t")), gradient(said));
-}
-
 TEST(NetTest, ALabelThatIsLearnedIsRefused) {
   EXPECT_SAYS(
       TestNet(dummy("x", "2 3") + ip("scores", "x") + ip("label", "x", "", 1) +

@@ -215,7 +215,7 @@ TEST(CudaReplicas, EndWhereThoseOnTheCpuDo) {
   }
 }
 
-// What a step takes on two GPUs, beside one on its own.
+// A step on two GPUs, beside one on a single GPU.
 TEST(CudaReplicas, AStepWaitsOnceOnEachGpuAndTurnsNoNumbersForSums) {
   const SolverParameter param = device_solver("cuda_replicas_steady", "precision: TF32");
   const auto step_on = [&](int gpus) {

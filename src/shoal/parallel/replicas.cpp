@@ -108,7 +108,7 @@ class Replicas final : public ForwardingUpdater {
     return begin_step();
   }
 
-  // What is needed for a range is asked for before its first layer.
+  // All params of a range are asked for before its first layer.
   Status before_forward(int layer) override {
     if (numbers_->sends_all()) return inner().before_forward(layer);
     const int at = range_of(layer);

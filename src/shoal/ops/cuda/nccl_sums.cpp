@@ -48,7 +48,7 @@ struct Member {
   std::vector<Offer> offers;            // by slot
 };
 
-// What all members do with a slot.
+// The part of a slot that all members have in common.
 struct Slot {
   DeviceSums::Use use{};
   std::vector<std::size_t> counts;  // of its tensors
