@@ -190,9 +190,9 @@ TEST(CoordinatorJoin, AJobNeedsServersAndWorkers) {
   for (const auto& c : cases) {
     CoordinatorRig job(3);
     for (const std::uint32_t rank : {2u, 0u, 1u}) ASSERT_TRUE(job.join(rank, c.kind).ok());
-    EXPECT_EQ(job.take(1), Words{"refuse 6: " + c.reason});
-    EXPECT_EQ(job.take(0), Words{"abort 6: " + c.reason});
-    EXPECT_EQ(job.take(2), Words{"abort 6: " + c.reason});
+    EXPECT_EQ(job.take(1), Words{"refuse 2: " + c.reason});
+    EXPECT_EQ(job.take(0), Words{"abort 2: " + c.reason});
+    EXPECT_EQ(job.take(2), Words{"abort 2: " + c.reason});
     EXPECT_EQ(job.coordinator.roster(), nullptr);
   }
 }

@@ -40,7 +40,7 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
     int code;
     const char* words;
   } cases[] = {
-      {{"--scheme=bps"}, 3, "there is no 'bps'; did you mean 'bsp'?"},
+      {{"--scheme=bps"}, 2, "flags: scheme 'bps': there is no 'bps'; did you mean 'bsp'?"},
       {{"--staleness=-1"}, 2, "--staleness=-1: it is a number of clocks, 0 or more, or unbounded"},
       {{"--scheme=bsp", "--staleness=2"}, 2, "--scheme=bsp and --staleness=2 exclude each other"},
       {{"--movingRate=0.5", "--moving_rate=0.6"},
@@ -50,9 +50,9 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
        2,
        "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights"},
       {{"--backup=1", "--weighting=inverse"},
-       3,
+       2,
        "sync_backup has no 'weighting', less weight for a stale update"},
-      {{"--groups=0|0"}, 3, "worker 0 is there twice"},
+      {{"--groups=0|0"}, 2, "worker 0 is there twice"},
       {{"--staleness=1", "--table_staleness=2"},
        2,
        "--staleness=1 and --table_staleness=2 are one flag with two names, and differ"},

@@ -32,7 +32,9 @@ class Family {
       (text(variable).empty() ? missing : there).push_back(variable);
     if (!missing.empty())
       fail(join(missing), missing.size() == 1 ? " is" : " are", " not set",
-           there.empty() ? "" : "; set it, or unset " + join(there));
+           there.empty()
+               ? ""
+               : str("; set ", missing.size() == 1 ? "it" : "them", ", or unset ", join(there)));
   }
   int number(const std::string& variable, int least, int most) const {
     const std::optional<int> value = number_in(text(variable), least, most);

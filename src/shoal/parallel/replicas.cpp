@@ -142,7 +142,9 @@ class Replicas final : public ForwardingUpdater {
     return std::min(inner().bytes_together(), kFewBytes);
   }
 
+  // A replica knows its loss at the end of its passes; if one does not come, end_step() says so.
   float mean_loss(float own) override {
+    if (!barrier_.wait_finished().ok()) return own;
     for (const auto& other : others_) own += other->loss / static_cast<float>(recipe_.iter_size);
     return inner().mean_loss(own * share());
   }

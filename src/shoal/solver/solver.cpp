@@ -88,7 +88,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   parts_->reporter.start();
   end = std::min<std::int64_t>(end, core_.param.max_iter());
   const bool shares = core_.policy.shares_iterations && end > 0;
-  if (core_.iteration > 0 && core_.iteration >= core_.param.max_iter() && !shares)
+  if (!core_.goes_on && core_.iteration > 0 && core_.iteration >= core_.param.max_iter() && !shares)
     LOG(WARNING) << "Iteration " << core_.iteration << " is not below max_iter, "
                  << core_.param.max_iter() << ": there is nothing left to train";
   Result<Ending> ending = step((shares ? kNoEnd : end) - core_.iteration);
