@@ -256,7 +256,7 @@ TEST(FindPlace, Bad) {
        {},
        {{"RANK", "0"}},
        "torchrun started this process, but WORLD_SIZE, MASTER_ADDR, MASTER_PORT are not set; set "
-       "it, or unset RANK"},
+       "them, or unset RANK"},
       {"other half of torchrun",
        {},
        with(kTorchrun, {{"RANK", ""}}),
