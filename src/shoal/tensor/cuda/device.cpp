@@ -11,8 +11,8 @@
 namespace shoal::cuda {
 namespace {
 
-// A block from the driver's own pool, which keeps what is freed for the next of its kind. It is
-// allocated, cleared and freed in the order of the default stream, so that work of other streams
+// A block from the driver's own pool, which gives what is free back when a stream is waited for. It
+// is allocated, cleared and freed in the order of the default stream, so that work of other streams
 // that uses it comes between.
 class CudaMemory final : public Memory {
  public:
