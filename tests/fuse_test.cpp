@@ -75,6 +75,20 @@ TEST(FuseTest, FindsWhatFollowsBatchNormalization) {
                   .empty());
 }
 
+// A shortcut beside a convolution, and a ReLU on what the layer makes of both.
+std::string residual(const std::string& more = "", const std::string& slope = "0") {
+  return "layer { name: 'd' type: 'Convolution' bottom: 'x' top: 'd' convolution_param { "
+         "num_output: 12 kernel_size: 1 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'both' type: 'Eltwise' bottom: 'c' bottom: 'd' top: 'both' eltwise_param "
+         "{ " +
+         more + " } }\n" + relu_in("both", slope);
+}
+
+TEST(FuseTest, FindsAReluOnASum) {
+  // x is split
+  EXPECT_EQ(fusions(conv() + residual()), (std::vector<Fusion>{{.maker = 4, .follower = 5}}));
+}
+
 TEST(FuseTest, LeavesABlobThatTheUserNamed) { EXPECT_TRUE(fusions(conv() + relu("r")).empty()); }
 
 TEST(FuseTest, LeavesAResultThatAnotherLayerTakes) {
@@ -214,6 +228,32 @@ INSTANTIATE_TEST_SUITE_P(
         NormCase{"other_axes", "dim: 3 dim: 4 dim: 5 dim: 5", "c", "", "axis: 2 num_axes: 1", "0",
                  ""}),
     [](const testing::TestParamInfo<NormCase>& info) { return info.param.name; });
+
+// To the bit in both passes; products and maxima leave the ReLU to itself.
+TEST(FuseTest, ASumDoesTheForwardPassOfItsRelu) {
+  struct Case {
+    const char *param, *slope;
+    bool fused;
+  };
+  for (const Case& c :
+       {Case{"", "0", true}, Case{"coeff: -1 coeff: 0.5", "0.25", true}, Case{"", "-1", false},
+        Case{"operation: MAX", "0", false}, Case{"operation: PROD", "0", false}})
+    for (const int threads : {1, 2})
+      for (const Phase phase : {TRAIN, TEST}) {
+        const std::string text = data("dim: 3 dim: 4 dim: 9 dim: 70") + conv() +
+                                 residual(c.param, c.slope) + loss("both");
+        TestNet together(text, phase, {}, threads), apart(text, phase, {.fuse = false}, threads);
+        EXPECT_EQ(fused_into(together.net, "r") != nullptr, c.fused) << c.param;
+        EXPECT_EQ(together.net.forward().value(), apart.net.forward().value());
+        EXPECT_EQ(numbers(together.net.blob("both")->data), numbers(apart.net.blob("both")->data));
+        if (phase == TEST) continue;
+        ASSERT_TRUE(together.net.backward().ok() && apart.net.backward().ok());
+        for (std::size_t i = 0; i < together.net.params().size(); ++i)
+          EXPECT_EQ(numbers(together.net.params()[i].blob->grad),
+                    numbers(apart.net.params()[i].blob->grad))
+              << c.param << ", gradient of param " << i;
+      }
+}
 
 // An exchange brings a layer's params before its turn, and takes its gradients behind it.
 TEST(FuseTest, ParamsOfAScaleAreUsedAtItsTurn) {

@@ -169,9 +169,17 @@ TEST(ShapeOps, SumsOfTensorsMayGoIntoOneOfThem) {
     const float weights[] = {1, -2, 0.5f};
     ops::weighted_sum(ctx, three, weights, apart);
     ops::weighted_sum(ctx, overwritten, weights, into);
-    return std::vector<Numbers>{values(apart), values(into)};
+    Tensor positive(shape), leaky(shape);
+    ops::weighted_sum(ctx, three, weights, positive, 0);
+    ops::weighted_sum(ctx, std::span(three).first(2), std::span(weights).first(2), leaky, 0.5f);
+    return std::vector<Numbers>{values(apart), values(into), values(positive), values(leaky)};
   });
   EXPECT_EQ(got[0], got[1]);
+  for (std::size_t k = 0; k < got[0].size(); ++k) {
+    EXPECT_EQ(got[2][k], got[0][k] > 0 ? got[0][k] : 0);
+    const double two = a.host()[k] - 2.0 * b.host()[k];
+    EXPECT_NEAR(got[3][k], two > 0 ? two : two / 2, 1e-5);
+  }
   Numbers want(got[0].size());
   for (std::size_t k = 0; k < want.size(); ++k)
     want[k] = a.host()[k] - 2 * b.host()[k] + 0.5f * c.host()[k];

@@ -364,6 +364,11 @@ TEST_P(CudaOps, ElementsOfSeveralTensorsAreTheCpus) {
            ops::weighted_sum(ctx, first(t, count), some, t[count - 1]);
          },
          kRounding},
+        {"ReLU of the sum", inputs,
+         [=](Context& ctx, Ts& t) {
+           ops::weighted_sum(ctx, first(t, count), {}, t.back(), 0);
+           ops::weighted_sum(ctx, first(t, count), {}, t[count - 1], 0.25f);
+         }},
         {"product", inputs,
          [=](Context& ctx, Ts& t) { ops::product(ctx, first(t, count), t.back()); }},
         {"product_but_one", inputs,

@@ -1,5 +1,8 @@
 // Eltwise layer: the sum, product or maximum of several blobs, element by element.
 #include "shoal/ops/eltwise.h"
+
+#include <optional>
+
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
@@ -15,8 +18,8 @@ namespace {
 // two bottoms; from the third on only a strictly larger one wins. A product's gradient multiplies
 // the other bottoms, or with stable_prod_grad: false divides the top by the bottom (which then must
 // not hold 0). The top's gradient lies in the first bottom's bytes, so that is overwritten last.
-// SUM and MAX may be in place. Throws ConfigError for shapes that differ and coefficients that do
-// not fit.
+// SUM and MAX may be in place. SUM does the forward pass of the ReLU behind it. Throws ConfigError
+// for shapes that differ and coefficients that do not fit.
 class Eltwise final : public Layer {
  public:
   using Layer::Layer;
@@ -50,10 +53,18 @@ class Eltwise final : public Layer {
     top[0]->grad.share(bottom[0]->grad);
   }
 
+  TakesOver take_over(Context&, const Layer& next) override {
+    const float slope = next.param().relu_param().negative_slope();
+    if (operation() != EltwiseParameter::SUM || next.param().type() != "ReLU" || !(slope >= 0))
+      return TakesOver::kNothing;
+    slope_ = slope;
+    return TakesOver::kForward;
+  }
+
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
     const std::vector<const Tensor*> x = data_of(bottom);
     if (operation() == EltwiseParameter::SUM)
-      ops::weighted_sum(ctx, x, coeff_, top[0]->data);
+      ops::weighted_sum(ctx, x, coeff_, top[0]->data, slope_);
     else if (operation() == EltwiseParameter::PROD)
       ops::product(ctx, x, top[0]->data);
     else
@@ -91,7 +102,8 @@ class Eltwise final : public Layer {
     }
   }
   std::vector<float> coeff_;
-  Tensor winner_;  // of MAX: which bottom
+  std::optional<float> slope_;  // of the ReLU behind it, if this layer does it
+  Tensor winner_;               // of MAX: which bottom
 };
 
 }  // namespace

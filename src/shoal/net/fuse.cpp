@@ -12,8 +12,10 @@ struct Pair {
   const char *maker, *follower;
   bool more = false;  // and that of a layer behind it
 };
-constexpr Pair kPairs[] = {
-    {"Convolution", "ReLU"}, {"BatchNorm", "Scale", true}, {"BatchNorm", "ReLU"}};
+constexpr Pair kPairs[] = {{"Convolution", "ReLU"},
+                           {"BatchNorm", "Scale", true},
+                           {"BatchNorm", "ReLU"},
+                           {"Eltwise", "ReLU"}};
 
 const Pair* find_pair(const LayerParameter& maker, const LayerParameter& follower) {
   const auto found = std::ranges::find_if(kPairs, [&](const Pair& pair) {

@@ -98,8 +98,9 @@ void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g,
                                const Tensor& divisor, Tensor& gx) {
   return elementary(ctx).standardize_rows_backward(ctx, rows, g, y, divisor, gx);
 }
-void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
-  return elementary(ctx).weighted_sum(ctx, x, weights, y);
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y,
+                  std::optional<float> relu) {
+  return elementary(ctx).weighted_sum(ctx, x, weights, y, relu);
 }
 void product(Context& ctx, Tensors x, Tensor& y) { return elementary(ctx).product(ctx, x, y); }
 void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor& y) {

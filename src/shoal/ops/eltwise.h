@@ -1,6 +1,7 @@
 // Several tensors of one shape, element by element.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "shoal/ops/vector.h"
@@ -8,8 +9,10 @@
 
 namespace shoal::ops {
 
-// y = sum of weights[i] x[i], added in order; no weights: all are 1. y may be one of x.
-void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y);
+// y = sum of weights[i] x[i], added in order; no weights: all are 1. relu: the ReLU of that with
+// this negative slope. y may be one of x.
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y,
+                  std::optional<float> relu = {});
 
 // y = x[0] x[1] ..., multiplied in order.
 void product(Context& ctx, Tensors x, Tensor& y);

@@ -5,6 +5,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/relu.h"
 
 namespace shoal::ops::cpu {
 namespace {
@@ -36,7 +37,8 @@ void for_blocks(Context& ctx, std::int64_t n, F f) {
 
 }  // namespace
 
-void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y,
+                  std::optional<float> relu) {
   const std::vector<const float*> in = pointers(x, y);
   CHECK(weights.empty() || weights.size() == in.size())
       << weights.size() << " weights for " << in.size() << " tensors";
@@ -46,6 +48,7 @@ void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tenso
     const float *left = in[0], *right = in[1], a = weight(0), b = weight(1);
     for_blocks(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) out[i] = a * left[i] + b * right[i];
+      if (relu) relu_in_place(*relu, out + begin, end - begin);
     });
     return;
   }
@@ -58,6 +61,7 @@ void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tenso
       const float w = weight(k);
       for (std::int64_t i = 0; i < n; ++i) sum[i] += w * next[i];
     }
+    if (relu) relu_in_place(*relu, sum, n);
     std::copy(sum, sum + n, out + begin);
   });
 }

@@ -7,6 +7,7 @@
 #include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/elementwise.h"
+#include "shoal/ops/cuda/relu.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -49,24 +50,26 @@ struct Weights {
 
 }  // namespace
 
-void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y,
+                  std::optional<float> relu) {
   constexpr const char* kName = "weighted sum";
   const LayoutPtr layout = layout_of(x);
   const Inputs in(ctx, x, y, layout);
   const Weights w(weights, in.count);
+  const Relu end(relu);
   void* const out = y.write(ctx, layout);
   if (in.count == 2)
     return map_each(
         ctx, kName, in.type, y.count(),
         [=] __host__ __device__(std::int64_t, float a, float b) {
-          return w.at[0] * a + w.at[1] * b;
+          return end(w.at[0] * a + w.at[1] * b);
         },
         out, in.data[0], in.data[1]);
   if (in.count == 4)
     return map_each(
         ctx, kName, in.type, y.count(),
         [=] __host__ __device__(std::int64_t, float a, float b, float c, float d) {
-          return w.at[0] * a + w.at[1] * b + w.at[2] * c + w.at[3] * d;
+          return end(w.at[0] * a + w.at[1] * b + w.at[2] * c + w.at[3] * d);
         },
         out, in.data[0], in.data[1], in.data[2], in.data[3]);
   map_each(
@@ -74,7 +77,7 @@ void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tenso
       [=] __host__ __device__(std::int64_t i, float first) {
         float sum = w.at[0] * first;
         for (int k = 1; k < in.count; ++k) sum += w.at[k] * in.at(k, i);
-        return sum;
+        return end(sum);
       },
       out, in.data[0]);
 }
