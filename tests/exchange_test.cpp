@@ -160,7 +160,7 @@ TEST_P(Staging, HoldsTheParamsAndTakesWhatWasAskedForAlone) {
   Tensor& param = net.params()[0].blob->data;
   std::ranges::fill(param.host_mut(), 1.0f);
   const parallel::RowMap map(net, 1);
-  parallel::ParamStaging staging(map, in_place);
+  parallel::ParamStaging staging(map, std::vector<bool>(map.rows().size(), in_place));
   staging.fix();
   const std::vector<table::RowId> rows = map.learning();
   ASSERT_EQ(1u, rows.size());

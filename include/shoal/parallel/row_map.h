@@ -43,6 +43,8 @@ class RowMap {
   // The row's part of its tensor, on the host. Called on the solver's thread, as tensors are.
   std::span<float> weights(table::RowId row) const;
   std::span<float> gradient(table::RowId row) const;  // of a param
+  // Returns when no device reads or writes the row's tensor on the host.
+  void finish_copies(table::RowId row) const;
   bool is_history(table::RowId row) const { return tensors_[row] != nullptr; }
   // Of a param that gradients change: neither a history nor running sums.
   bool is_param(table::RowId row) const {
@@ -58,6 +60,7 @@ class RowMap {
   void cut(std::size_t param, Tensor* history, bool learns, std::size_t total,
            const table::Servers& servers, std::uint32_t longest);
   void find_needs();
+  Tensor& tensor(table::RowId row) const;
 
   Net& net_;
   std::vector<table::Row> rows_;

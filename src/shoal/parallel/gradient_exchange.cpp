@@ -46,8 +46,9 @@ class GradientExchange final : public TableExchange {
                               .replicated = replicated_by(setup.ways)}),
         layers_(setup.layers),
         replicated_(std::move(replicated)),
-        spends_(is_alone(setup.table.roster()) && staging_.in_place() &&
-                !setup.param.snapshot_diff() && !setup.param.debug_info()) {
+        on_host_(net_.context().device().is_host()),
+        spends_(is_alone(setup.table.roster()) && on_host_ && !setup.param.snapshot_diff() &&
+                !setup.param.debug_info()) {
     table_.share_out(std::bind_front(ops::share_out, net_.context().threads()));
   }
 
@@ -61,7 +62,7 @@ class GradientExchange final : public TableExchange {
     histories_.clear();
     fix_histories({});
     for (const auto& one : replicated_) one->begin(iteration, rate);
-    if (!staging_.in_place()) clear_gradients([](int) { return true; });
+    if (!on_host_) clear_gradients([](int) { return true; });
     pacer_.task_begins();
     return {};
   }
@@ -72,7 +73,7 @@ class GradientExchange final : public TableExchange {
       if (Status status = update_replicated(); !status.ok()) return status;
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
     if (ReplicatedLayers* const own = replicated(layer)) return own->before_forward(layer, waits_);
-    if (staging_.in_place()) clear_gradients([layer](int of) { return of == layer; });
+    if (on_host_) clear_gradients([layer](int of) { return of == layer; });
     return {};
   }
 
@@ -139,7 +140,7 @@ class GradientExchange final : public TableExchange {
   void progress() {
     for (const auto& one : replicated_) one->progress();
   }
-  // Of the layers for which picks(layer), unless the server has. In place the table may read a
+  // Of the layers for which picks(layer), unless the server has. On a CPU the table may read a
   // layer's until it has sent the params.
   template <class Picks>
   void clear_gradients(Picks picks) {
@@ -256,6 +257,7 @@ class GradientExchange final : public TableExchange {
 
   const Layers layers_;
   const Replicated replicated_;
+  const bool on_host_;
   std::vector<RowId> firsts_;  // of their rows, in their order
   // the only server is in this process: it clears gradients as it takes them
   const bool spends_;

@@ -2,36 +2,38 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shoal/parallel/row_map.h"
 
 namespace shoal::parallel {
 
-// Threads of the table use weights() alone, and so never touch a tensor. On a CPU the memory of a
-// row is the param's own, and nothing is copied; elsewhere it is a buffer.
+// Threads of the table use weights() alone, and so never touch a tensor. In place the memory of a
+// row is the param's own on the host, and nothing is copied; otherwise it is a buffer.
 class ParamStaging {
  public:
-  // in_place: the tensors are on the host in plain order, so that their memory can be used.
-  ParamStaging(const RowMap& map, bool in_place) : map_(map), in_place_(in_place) {}
+  // in_place, by row: only what arrives changes the numbers of this tensor, on a CPU or elsewhere.
+  ParamStaging(const RowMap& map, std::vector<bool> in_place)
+      : map_(map), in_place_(std::move(in_place)) {}
 
   // Before the table hears of the rows: from now on their memory stays where it is, and holds the
   // params as they are.
   void fix();
   // Any thread.
   std::span<float> weights(table::RowId row) const { return memory_[row]; }
-  bool in_place() const { return in_place_; }
 
   // ---- the solver's thread ----
-  // The table was asked for the row, whose numbers will be in weights(row).
-  void expect(table::RowId row) { expected_[row] = true; }
+  // The table is about to be asked for the row, whose numbers will be in weights(row). Returns when
+  // no device reads them.
+  void expect(table::RowId row);
   // These rows have arrived: makes those that were expected the params' numbers.
   void upload(std::span<const table::RowId> rows);
 
  private:
   const RowMap& map_;
-  const bool in_place_;
-  std::vector<std::vector<float>> buffers_;  // by row; none in place
+  const std::vector<bool> in_place_;         // by row
+  std::vector<std::vector<float>> buffers_;  // by row; empty in place
   std::vector<std::span<float>> memory_;     // by row
   std::vector<bool> expected_;               // by row
 };

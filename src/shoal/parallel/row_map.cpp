@@ -70,11 +70,15 @@ std::vector<table::RowId> RowMap::learning() const {
   return rows;
 }
 
-std::span<float> RowMap::weights(table::RowId row) const {
-  const Piece at = pieces_[row];
-  Tensor& tensor = tensors_[row] ? *tensors_[row] : net_.params()[at.param].blob->data;
-  return tensor.host_mut().subspan(at.offset, rows_[row].length);
+Tensor& RowMap::tensor(table::RowId row) const {
+  return tensors_[row] ? *tensors_[row] : net_.params()[pieces_[row].param].blob->data;
 }
+
+std::span<float> RowMap::weights(table::RowId row) const {
+  return tensor(row).host_mut().subspan(pieces_[row].offset, rows_[row].length);
+}
+
+void RowMap::finish_copies(table::RowId row) const { tensor(row).storage()->finish_copies(); }
 
 std::span<float> RowMap::gradient(table::RowId row) const {
   const Piece at = pieces_[row];

@@ -28,7 +28,7 @@ TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
       net_(setup.net),
       table_(setup.table),
       map_(setup.net, options_.servers.value_or(servers_of(table_.roster())), extras),
-      staging_(map_, setup.net.context().device().is_host()),
+      staging_(map_, in_place(setup)),
       early_(setup.param.on_nan() != SolverParameter::SKIP &&
              !skips_steps(setup.param, net_.context()) && !setup.param.debug_info() &&
              !net_.definition().debug_info() && !task_.judged && !task_.pull_first),
@@ -37,7 +37,19 @@ TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
       waits_(table_),
       pacer_(table_, task_, waits_, options_.until) {
   std::iota(all_.begin(), all_.end(), RowId{0});
-  if (!staging_.in_place()) pin_params(setup);
+  if (!net_.context().device().is_host()) pin_params(setup);
+}
+
+// By row. On a device: of params that the servers alone update.
+std::vector<bool> TableExchange::in_place(const TableSetup& setup) const {
+  if (net_.context().device().is_host()) return std::vector<bool>(map_.rows().size(), true);
+  std::vector<bool> rows;
+  for (RowId row = 0; row < map_.rows().size(); ++row) {
+    const NetParam& param = net_.params()[map_.piece(row).param];
+    rows.push_back(task_.contribution == table::ContributionKind::kGradient && map_.is_param(row) &&
+                   setup.ways[static_cast<std::size_t>(param.layer)] == Way::kTable);
+  }
+  return rows;
 }
 
 // Params that come and gradients that leave through the host in each task: by a collective

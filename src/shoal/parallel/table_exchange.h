@@ -98,6 +98,7 @@ class TableExchange : public Exchange {
 
  private:
   void pin_params(const TableSetup& setup);
+  std::vector<bool> in_place(const TableSetup& setup) const;
   table::Destination place(table::RowId row, table::Part part);
 
   std::vector<table::Clock> clocks_;  // of each worker's start, where there is no common one
