@@ -300,24 +300,30 @@ TEST(CudaReplicas, HaveTheFirstsParamsToTheBit) {
   }
 }
 
-// A library's failure, or the GPU's, ends the run with its words: no replica waits for ever.
+// A library's failure, or the GPU's, ends the run with its words: no replica waits for ever, nor
+// does the end of the run.
 TEST(CudaReplicas, FailuresEndTheRun) {
   const SolverParameter param = device_solver("cuda_replicas_failure", "max_iter: 3");
-  int failures = 0;
-  for (int n = 1; n < 200; n += 23) {
-    fail_library(n);
-    Status ended;
-    try {
-      ended = train_on_all(fake_gpus(2), param);
-    } catch (const ConfigError& error) {
-      ended = error.error();
+  const auto failures = [&](void (*fail)(int), int step) {
+    int count = 0;
+    for (int n = 1; n < 200; n += step) {
+      fail(n);
+      Status ended;
+      try {
+        ended = train_on_all(fake_gpus(2), param);
+      } catch (const ConfigError& error) {
+        ended = error.error();
+      }
+      fail(0);
+      reset_fakes();
+      if (ended.ok()) break;
+      ++count;
+      EXPECT_EQ(ended.error().code, Code::kDevice) << ended.error().message;
     }
-    fail_library(0);
-    if (ended.ok()) break;
-    ++failures;
-    EXPECT_EQ(ended.error().code, Code::kDevice) << ended.error().message;
-  }
-  EXPECT_GT(failures, 2);
+    return count;
+  };
+  EXPECT_GT(failures(fail_library, 23), 2);
+  EXPECT_GT(failures(fail_copy, 3), 2);
 }
 
 }  // namespace
