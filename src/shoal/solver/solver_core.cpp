@@ -64,7 +64,10 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
   const bool asked = param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU;
   if (options.device)
     LOG(INFO) << "Training on " << options.device->name() << ", precision "
-              << SolverParameter::Precision_Name(param.precision());
+              << SolverParameter::Precision_Name(param.precision())
+              << (param.has_precision()
+                      ? ""
+                      : ", the default; TF32 and BFLOAT16 are faster from Ampere on");
   else if (asked)
     LOG(WARNING) << "solver_mode is GPU, and there is none: training on the CPU, on "
                  << options.threads << " threads";
