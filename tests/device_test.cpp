@@ -238,9 +238,9 @@ std::vector<Numbers> trained(const Device* device, bool share_memory,
     std::vector<ops::ParamUpdate> updates;
     for (std::size_t i = 0; i < net.params().size(); ++i) {
       Blob& blob = *net.params()[i].blob;
-      updates.push_back({step, &blob.data, &blob.grad, {&histories[i]}});
+      updates.push_back({step, &blob.data, &blob.grad, {&histories[i]}, true});
     }
-    ops::update(ctx, updates, ops::Gradient::kClear);
+    ops::update(ctx, updates);
   }
   for (const NetParam& one : net.params()) seen.push_back(numbers_of(one.blob->data));
   return seen;

@@ -52,12 +52,14 @@ TEST(Gemm, IsTheSumOfProducts) {
 }
 
 TEST(Dense, ForwardAndBackwardAreTheSumsTheySay) {
-  for (const DenseDesc desc :
-       {DenseDesc{1, 1, 1}, {4, 30, 10}, {3, 50, 70, true}, {1, 200, 300}, {64, 33, 17, true}}) {
-    const auto [m, k, n, is_kn] = desc;
+  for (const DenseDesc& desc : with_overwriting<DenseDesc>(
+           {{1, 1, 1}, {4, 30, 10}, {3, 50, 70, true}, {1, 200, 300}, {64, 33, 17, true}})) {
+    const auto [m, k, n, is_kn, overwrites_dw] = desc;
     const Numbers x = draw(m * k, 1), w = draw(k * n, 2), b = draw(n, 3), dy = draw(m * n, 4),
-                  dw = draw(k * n, 5), db = draw(n, 6);
-    Numbers y = zeros(m * n), dx = zeros(m * k), dw_want = dw, db_want = db;
+                  db = draw(n, 6);
+    const Numbers dw = overwrites_dw ? Numbers(w.size(), std::nan("")) : draw(k * n, 5);
+    Numbers y = zeros(m * n), dx = zeros(m * k), dw_want = overwrites_dw ? zeros(k * n) : dw,
+            db_want = db;
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
         y[i * n + j] = b[j];
@@ -86,7 +88,7 @@ TEST(Dense, ForwardAndBackwardAreTheSumsTheySay) {
 // ---- convolution ----
 
 std::vector<ConvDesc> conv_cases() {
-  return {
+  std::vector<ConvDesc> cases{
       {1, 1, 1, 1, {axis(1, 1), axis(1, 1)}},
       {5, 3, 4, 1, {axis(7, 3, 1, 1), axis(6, 3, 1, 1)}},
       {2, 4, 6, 2, {axis(9, 3, 2, 1), axis(8, 5, 3, 2)}},
@@ -125,6 +127,7 @@ std::vector<ConvDesc> conv_cases() {
       // none: a matrix product
       {2, 5, 3, 1, {}},
   };
+  return with_overwriting(cases);
 }
 
 std::string describe(const ConvDesc& desc) {
@@ -168,6 +171,10 @@ struct ConvNumbers {
         dx(x.size()),
         dw_want(dw),
         db_want(db) {
+    if (d.overwrites_dw) {
+      std::ranges::fill(dw, std::nan(""));
+      std::ranges::fill(dw_want, 0.0);
+    }
     const std::int64_t channels = d.channels / d.groups, outputs = d.outputs / d.groups;
     for (std::int64_t n = 0; n < d.images; ++n)
       for (std::int64_t k = 0; k < d.outputs; ++k) {

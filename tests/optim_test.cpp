@@ -69,10 +69,10 @@ struct Param {
   Tensor w, g, h, h2;
   explicit Param(std::int64_t n) : w(Shape{n}), g(Shape{n}), h(Shape{n}), h2(Shape{n}) {}
   void update(Context& ctx, const optim::RuleOptions& o, const optim::StepInputs& in,
-              ops::Gradient after = ops::Gradient::kKeep) {
-    ops::ParamUpdate update{optim::make_step(o, in), &w, &g, {&h, &h2}};
+              bool clears = false) {
+    ops::ParamUpdate update{optim::make_step(o, in), &w, &g, {&h, &h2}, clears};
     update.histories.resize(static_cast<std::size_t>(optim::histories(o.rule)));
-    ops::update(ctx, {&update, 1}, after);
+    ops::update(ctx, {&update, 1});
   }
 };
 
@@ -157,8 +157,7 @@ TEST(Optim, ThreadsChangeNoBitAndClearingIsDoneAfterUse) {
       Random random(3, 1);
       for (float& x : run.w.host_mut()) x = random.uniform(-1, 1);
       for (float& x : run.g.host_mut()) x = random.uniform(-1, 1);
-      run.update(ctx, options_of(rule), {4, 0.1f, 1, 0.01f, 1, Regularization::kL2, 1},
-                 ops::Gradient::kClear);
+      run.update(ctx, options_of(rule), {4, 0.1f, 1, 0.01f, 1, Regularization::kL2, 1}, true);
       for (const float x : run.g.host()) ASSERT_EQ(x, 0);
       results.emplace_back(run.w.host().begin(), run.w.host().end());
     }

@@ -77,7 +77,7 @@ TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
                                   &g,
                                   {std::begin(histories), std::end(histories)}};
           update.histories.resize(static_cast<std::size_t>(optim::histories(rule)));
-          ops::update(ctx, {&update, 1}, ops::Gradient::kKeep);
+          ops::update(ctx, {&update, 1});
         }
         std::size_t offset = 0;
         for (RowId row = 0; row < cut.size(); ++row)
@@ -213,7 +213,7 @@ TEST(ShardNumbers, TheRateAndTheIterationAreThoseOfTheContribution) {
     rig.give(0, push);
     const ops::ParamUpdate update{
         optim::make_step(plan.rule, {.iteration = clock, .rate = rate}), &w, &g, {&h, &h2}};
-    ops::update(ctx, {&update, 1}, ops::Gradient::kKeep);
+    ops::update(ctx, {&update, 1});
   }
   EXPECT_EQ(rig.numbers(0)[0], w.in()[0]);
 }

@@ -197,6 +197,9 @@ int time_net(const std::vector<std::string>& words) {
   Net net(net_to_time(), context);
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
+  // as train does
+  if (!context.device().is_host())
+    net.overwrite_gradients(std::vector<bool>(net.layers().size(), true));
   if (FLAGS_summary) {
     std::fputs(summary_of(net, rates).c_str(), stdout);
     return 0;

@@ -267,16 +267,16 @@ TEST_P(CudaFunctions, UpdatesHaveTheCpusBits) {
   for (const Rule rule :
        {Rule::kSgd, Rule::kNesterov, Rule::kAdaGrad, Rule::kRmsProp, Rule::kAdaDelta, Rule::kAdam})
     for (const Regularization kind : {Regularization::kL2, Regularization::kL1})
-      for (const ops::Gradient after : {ops::Gradient::kKeep, ops::Gradient::kClear}) {
+      for (const bool clears : {false, true}) {
         const optim::Step step{rule, kind, 0.01f, 0.1f, 0.5f, 0.9f, 0.99f, 0.95f, 1e-3f};
         const auto run = [=](Context& ctx, Ts& t) {
           std::vector<ops::ParamUpdate> params;
           for (std::size_t p = 0; p < t.size(); p += 4) {
-            params.push_back({step, &t[p], &t[p + 1], {&t[p + 2], &t[p + 3]}});
+            params.push_back({step, &t[p], &t[p + 1], {&t[p + 2], &t[p + 3]}, clears});
             params.back().histories.resize(static_cast<std::size_t>(optim::histories(rule)));
             params.back().step.decay = p == 4 ? 0 : 0.1f;
           }
-          for (int i = 0; i < 3; ++i) ops::update(ctx, params, after);
+          for (int i = 0; i < 3; ++i) ops::update(ctx, params);
         };
         std::vector<Start> tensors;
         for (const std::int64_t n : {1000, 7, 40000})

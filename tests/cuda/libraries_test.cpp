@@ -94,17 +94,20 @@ TEST_P(CudaLibraries, APrecisionIsKept) {
 }
 
 TEST_P(CudaLibraries, ADenseLayerIsTheCpus) {
-  for (const ops::DenseDesc& desc : {ops::DenseDesc{4, 30, 10}, {3, 50, 70, true}, {1, 20, 33}}) {
-    const auto [m, k, n, is_kn] = desc;
+  for (const ops::DenseDesc& desc :
+       ops::with_overwriting<ops::DenseDesc>({{4, 30, 10}, {3, 50, 70, true}, {1, 20, 33}})) {
+    const auto [m, k, n, is_kn, overwrites_dw] = desc;
     const Tensor x = drawn(m * k, 1), w = drawn(k * n, 2), b = drawn(n, 3), dy = drawn(m * n, 4);
     const auto ours = ops::cuda::kDense.make(desc, gpu_), cpus = ops::cpu::kDense.make(desc, cpu_);
     Tensor y = poisoned(m * n), want_y(Shape{m * n}), dx = poisoned(m * k), want_dx(Shape{m * k});
-    Tensor dw = drawn(k * n, 5), want_dw = copy_of(dw), db = drawn(n, 6), want_db = copy_of(db);
+    Tensor dw = overwrites_dw ? poisoned(k * n) : drawn(k * n, 5), want_dw = copy_of(dw),
+           db = drawn(n, 6), want_db = copy_of(db);
     ours->forward(gpu_, x, w, &b, y);
     cpus->forward(cpu_, x, w, &b, want_y);
     expect_near(y, want_y, k, "y");
     ours->backward(gpu_, x, w, dy, &dx, &dw, &db);
     cpus->backward(cpu_, x, w, dy, &want_dx, &want_dw, &want_db);
+    if (overwrites_dw) ours->backward(gpu_, x, w, dy, nullptr, &dw, nullptr);
     expect_near(dx, want_dx, n, "dx");
     expect_near(dw, want_dw, m, "dw");
     expect_near(db, want_db, m, "db");
@@ -117,7 +120,7 @@ TEST_P(CudaLibraries, ADenseLayerIsTheCpus) {
 // ---- convolutions ----
 
 std::vector<ops::ConvDesc> conv_cases() {
-  return {
+  return ops::with_overwriting<ops::ConvDesc>({
       {1, 1, 1, 1, {axis(1, 1), axis(1, 1)}},
       {5, 3, 4, 1, {axis(7, 3, 1, 1), axis(6, 3, 1, 1)}},
       {2, 4, 6, 2, {axis(9, 3, 2, 1), axis(8, 5, 3, 2)}, 0.0f},    // groups; ReLU
@@ -130,7 +133,7 @@ std::vector<ops::ConvDesc> conv_cases() {
       {3, 3, 5, 1, {axis(9, 3, 2, 1)}},                                   // one
       {1, 2, 3, 1, {axis(3, 2), axis(4, 1), axis(3, 2, 1, 1), axis(2, 2, 2, 1, 2)}},
       {2, 5, 3, 1, {}},  // none: a matrix product
-  };
+  });
 }
 
 struct ConvNumbers {
@@ -141,7 +144,7 @@ struct ConvNumbers {
         dy(drawn(desc.images * desc.outputs * desc.out_count(), 4)),
         y(poisoned(dy.count())),
         dx(poisoned(x.count())),
-        dw(drawn(w.count(), 5)),
+        dw(desc.overwrites_dw ? poisoned(w.count()) : drawn(w.count(), 5)),
         db(drawn(b.count(), 6)) {}
   Tensor x, w, b, dy, y, dx, dw, db;
 };
@@ -163,10 +166,11 @@ void compare(ops::ConvKernel& kernel, const ops::ConvDesc& desc, Context& gpu, C
   cpus->forward(cpu, want.x, want.w, &want.b, want.y);
   kernel.backward(gpu, got.x, got.w, got.dy, &got.dx, &got.dw, &got.db);
   cpus->backward(cpu, want.x, want.w, want.dy, &want.dx, &want.dw, &want.db);
+  const Tensor nothing = poisoned(0);
+  if (desc.overwrites_dw) kernel.backward(gpu, got.x, nothing, got.dy, nullptr, &got.dw, nullptr);
   expect_same_results(got, want, desc, tolerance);
 
   ConvNumbers parts(desc);
-  const Tensor nothing = poisoned(0);
   kernel.forward(gpu, parts.x, parts.w, nullptr, parts.y);
   cpus->forward(cpu, want.x, want.w, nullptr, want.y);
   kernel.backward(gpu, parts.x, nothing, parts.dy, nullptr, &parts.dw, nullptr);

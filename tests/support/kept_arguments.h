@@ -77,6 +77,7 @@ struct KeptUpdates {
   KeptUpdates(Context& ctx, std::span<const ops::ParamUpdate> updates) {
     for (const ops::ParamUpdate& one : updates) {
       steps.push_back(one.step);
+      clears.push_back(one.clears);
       kept.emplace_back(ctx, *one.w);
       kept.emplace_back(ctx, *one.grad);
       for (Tensor* history : one.histories) kept.emplace_back(ctx, *history);
@@ -87,6 +88,7 @@ struct KeptUpdates {
     auto next = kept.begin();
     for (const optim::Step& step : steps) {
       ops::ParamUpdate& update = updates.emplace_back(step);
+      update.clears = clears[updates.size() - 1];
       update.w = &next++->get();
       update.grad = &next++->get();
       for (int h = 0; h < optim::histories(step.rule); ++h)
@@ -95,6 +97,7 @@ struct KeptUpdates {
     return updates;
   }
   std::vector<optim::Step> steps;
+  std::vector<bool> clears;
   std::vector<Kept<Tensor>> kept;  // w, gradient and histories of each, in turn
   std::vector<ops::ParamUpdate> updates;
 };

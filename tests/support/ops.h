@@ -129,6 +129,16 @@ void each_kernel(std::span<const Impl<Desc, Kernel>* const> impls, const Desc& d
     }
 }
 
+// Each of them, and each with a gradient of the weights that is overwritten.
+template <class Desc>
+std::vector<Desc> with_overwriting(std::vector<Desc> cases) {
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().overwrites_dw = true;
+  }
+  return cases;
+}
+
 inline WindowAxis axis(std::int64_t in, std::int64_t kernel, std::int64_t stride = 1,
                        std::int64_t pad = 0, std::int64_t dilation = 1) {
   return {in,      (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1, kernel, stride, pad,

@@ -96,9 +96,16 @@ class Layer {
     return TakesOver::kNothing;
   }
   // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and
-  // *adds* to the params' grads (of those with param_propagates). top.data and bottom.data are as
-  // forward left them unless reads() says they are not needed.
+  // *adds* to the params' grads (of those with param_propagates), but for overwrite_gradient.
+  // top.data and bottom.data are as forward left them unless reads() says they are not needed.
   virtual void backward(Context&, Tops, const std::vector<bool>& propagate, Bottoms) = 0;
+
+  // From now on backward overwrites the gradient of this param instead of adding to it. False: the
+  // layer cannot, and goes on adding. Called after reshape.
+  virtual bool overwrite_gradient(Context&, int param) {
+    (void)param;
+    return false;
+  }
 
   virtual Propagates propagates(int bottom) const {
     (void)bottom;

@@ -35,6 +35,7 @@ struct NetParam {
   int layer = 0;  // the owner's index in layers()
   int index = 0;  // among the owner's params
   float lr_mult = 1, decay_mult = 1;
+  bool overwritten = false;  // backward overwrites the grad, which nothing has to clear
 };
 
 // Bytes, as planned.
@@ -96,8 +97,11 @@ class Net {
   float loss() const;
   // The gradients of the last forward's loss: adds to the params' grads.
   Status backward();
-  // Sets the params' grads to zero.
+  // Sets the params' grads to zero, but those that backward overwrites.
   void clear_gradients();
+  // From now on backward overwrites what it can of the grads of these layers' params (by layer)
+  // instead of adding to them.
+  void overwrite_gradients(const std::vector<bool>& layers);
   // Gives all layers a chance to follow new shapes of input blobs, and plans memory anew. Throws
   // ConfigError.
   void reshape();

@@ -32,6 +32,14 @@ class Convolution final : public ConvolutionBase {
   }
   Reads reads() const override { return {.bottom_data = true, .top_data = desc_.relu.has_value()}; }
 
+  // Several bottoms add to one gradient.
+  bool overwrite_gradient(Context& ctx, int of) override {
+    if (of != 0 || param().bottom_size() != 1) return false;
+    desc_.overwrites_dw = true;
+    choose(ctx);
+    return true;
+  }
+
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     for (std::size_t i = 0; i < bottoms.size(); ++i)
       conv_->forward(ctx, bottoms[i]->data, weight(), bias(), tops[i]->data);

@@ -46,7 +46,15 @@ class InnerProduct final : public Layer, public Factored {
     std::vector<std::int64_t> top(bottom.dims().begin(), bottom.dims().begin() + axis_);
     top.push_back(desc_.outputs);
     tops[0]->reshape(Shape(top));
-    op_.select("dense", ops::backend(ctx).dense, desc_, ctx, engine_of(param()));
+    choose(ctx);
+  }
+
+  // Factors that come later add to it.
+  bool overwrite_gradient(Context& ctx, int of) override {
+    if (of != 0 || sink_ != nullptr) return false;
+    desc_.overwrites_dw = true;
+    choose(ctx);
+    return true;
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -76,6 +84,9 @@ class InnerProduct final : public Layer, public Factored {
   }
 
  private:
+  void choose(Context& ctx) {
+    op_.select("dense", ops::backend(ctx).dense, desc_, ctx, engine_of(param()));
+  }
   // Of a param that learns; else null.
   Tensor* gradient(int param) const {
     const bool learns = param < (has_bias_ ? 2 : 1) && param_propagates(param);

@@ -225,7 +225,8 @@ RecordedWork Net::recorded_backward() const { return passes_->backward.summary()
 
 void Net::clear_gradients() {
   std::vector<Tensor*> gradients;
-  for (const NetParam& param : net_params_) gradients.push_back(&param.blob->grad);
+  for (const NetParam& param : net_params_)
+    if (!param.overwritten) gradients.push_back(&param.blob->grad);
   ops::fill_all(context_, 0, gradients);
 }
 

@@ -101,6 +101,19 @@ void Net::share_weights(const Net& other) {
   }
 }
 
+// Not those that several layers add to, or of a layer that a pass leaves out when it varies.
+void Net::overwrite_gradients(const std::vector<bool>& layers) {
+  for (NetParam& param : net_params_) {
+    int users = 0;
+    for (const auto& layer : layers_)
+      for (const auto& own : layer->params())
+        users += own->grad.shares_with(param.blob->grad) ? 1 : 0;
+    const auto at = static_cast<std::size_t>(param.layer);
+    param.overwritten = layers[at] && users == 1 && !varies(param.layer) &&
+                        layers_[at]->overwrite_gradient(context_, param.index);
+  }
+}
+
 NetParameter Net::to_proto(bool with_gradients) const {
   NetParameter proto(*definition_);
   int next = 0;  // splits stand between the layers of the definition

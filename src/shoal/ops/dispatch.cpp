@@ -204,8 +204,8 @@ void lstm_step_backward(Context& ctx, const Tensor& cont, const Tensor& gates,
   return elementary(ctx).lstm_step_backward(ctx, cont, gates, c_before, c, dc, dh, dgates,
                                             dc_before);
 }
-void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
-  return elementary(ctx).update(ctx, params, after);
+void update(Context& ctx, std::span<const ParamUpdate> params) {
+  return elementary(ctx).update(ctx, params);
 }
 
 }  // namespace shoal::ops

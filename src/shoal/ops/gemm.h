@@ -30,10 +30,11 @@ bool relu_and_bias_gradient(Context& ctx, float slope, std::int64_t channels, st
                             const Tensor& y, Tensor& dy, Tensor* db);
 
 struct DenseDesc {
-  std::int64_t rows = 0;      // M, items of the batch
-  std::int64_t inputs = 0;    // K
-  std::int64_t outputs = 0;   // N
-  bool weight_is_kn = false;  // w is (K, N), not (N, K)
+  std::int64_t rows = 0;       // M, items of the batch
+  std::int64_t inputs = 0;     // K
+  std::int64_t outputs = 0;    // N
+  bool weight_is_kn = false;   // w is (K, N), not (N, K)
+  bool overwrites_dw = false;  // backward overwrites dw instead of adding to it
   bool operator==(const DenseDesc&) const = default;
   bool is_empty() const { return rows == 0; }
 };
@@ -44,8 +45,8 @@ class DenseKernel : public Kernel {
   // Overwrites y. b may be null.
   virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                        Tensor& y) = 0;
-  // Overwrites dx, adds to dw and db; any of them may be null. x is not read if dw is null, w not
-  // if dx is.
+  // Overwrites dx, adds to dw (unless the description says otherwise) and db; any of them may be
+  // null. x is not read if dw is null, w not if dx is.
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy,
                         Tensor* dx, Tensor* dw, Tensor* db) = 0;
 };

@@ -11,19 +11,17 @@
 
 namespace shoal::ops {
 
-enum class Gradient { kKeep, kClear };
-
 // One update of one param. All tensors have w's count (CHECK).
 struct ParamUpdate {
   optim::Step step;
   Tensor* w = nullptr;
   Tensor* grad = nullptr;
   std::vector<Tensor*> histories;  // as many as the rule keeps
+  bool clears = false;             // the gradient is zero afterwards
 };
-// Each of them in one pass over memory: scale, regularise, rule, w -= ... . With kClear the
-// gradients are zero afterwards. Elements do not meet, and a product and a sum are rounded each:
-// threads, and cuts into rows, change no bit.
-void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after);
+// Each of them in one pass over memory: scale, regularise, rule, w -= ... . Elements do not meet,
+// and a product and a sum are rounded each: threads, and cuts into rows, change no bit.
+void update(Context& ctx, std::span<const ParamUpdate> params);
 
 // Calls piece(0) ... piece(pieces - 1) on at most `threads` threads. The table updates the params
 // of local tensors through it.

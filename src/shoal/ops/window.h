@@ -28,6 +28,7 @@ struct ConvDesc {
   // The slope below 0 of a ReLU that forward applies to y; none: y is the bare sum. backward takes
   // the gradient of the bare sum in either case.
   std::optional<float> relu{};
+  bool overwrites_dw = false;  // backward overwrites dw instead of adding to it
   bool operator==(const ConvDesc&) const = default;
   bool is_empty() const { return images == 0; }
 
@@ -42,8 +43,8 @@ class ConvKernel : public Kernel {
   // Overwrites y. b may be null.
   virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                        Tensor& y) = 0;
-  // Overwrites dx, adds to dw and db; any of them may be null. x is not read if dw is null, w not
-  // if dx is.
+  // Overwrites dx, adds to dw (unless the description says otherwise) and db; any of them may be
+  // null. x is not read if dw is null, w not if dx is.
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy,
                         Tensor* dx, Tensor* dw, Tensor* db) = 0;
 };

@@ -62,8 +62,10 @@ std::vector<LayerRange> ranges_of(const Net& net, std::int64_t most) {
 }
 
 struct Replica {
-  Replica(const NetParameter& param, const Context::Options& options)
-      : index(options.share.replica), context(options), net(param, context) {}
+  Replica(const NetParameter& param, const Context::Options& options, bool overwrites)
+      : index(options.share.replica), context(options), net(param, context) {
+    if (overwrites) net.overwrite_gradients(Layers(net.layers().size(), true));
+  }
 
   const int index;
   Context context;
@@ -83,12 +85,13 @@ class Replicas final : public ForwardingUpdater {
         ranges_(ranges_of(first, first.context().device().is_host() ? 0 : bytes_together())),
         barrier_(first.context().share().replicas, static_cast<int>(first.layers().size())) {
     std::vector<Net*> nets{&first};
+    const bool overwrites = recipe_.iter_size == 1 && !first.context().device().is_host();
     for (int r = 1; r < first.context().share().replicas; ++r) {
       const Context::Options options = options_of(
           first.context(), r,
           devices.empty() ? &first.context().device() : devices[static_cast<std::size_t>(r) - 1]);
       others_.push_back(
-          std::make_unique<Replica>(train_net_of(param, name, options.share), options));
+          std::make_unique<Replica>(train_net_of(param, name, options.share), options, overwrites));
       nets.push_back(&others_.back()->net);
       connect(*others_.back());
     }

@@ -30,7 +30,7 @@ bool LocalRule::learns(const NetParam& param) const {
   return param.lr_mult != 0 && layers_[static_cast<std::size_t>(param.layer)];
 }
 
-// Updates clear the gradients that they take, unless those are to be kept.
+// Updates clear the gradients that they take, unless those are to be kept or will be overwritten.
 void LocalRule::before_forward(int layer) {
   if (!keep_gradients_ || !layers_[static_cast<std::size_t>(layer)]) return;
   clear_gradients([layer](int of) { return of == layer; });
@@ -57,7 +57,7 @@ void LocalRule::update(std::int64_t iteration, float rate, double squares) {
   for (std::size_t i = 0; i < net_.params().size(); ++i)
     if (learns(net_.params()[i]) && !is_updated_[i])
       updates.push_back(update_of(i, iteration, rate, squares));
-  run(updates);
+  ops::update(context_, updates);
   forget();
 }
 
@@ -71,7 +71,7 @@ bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
     updates.push_back(update_of(i, iteration, rate, 0));
     is_updated_[i] = true;
   }
-  run(updates);
+  ops::update(context_, updates);
   return true;
 }
 
@@ -84,7 +84,7 @@ template <class Picks>
 void LocalRule::clear_gradients(Picks picks) {
   std::vector<Tensor*> gradients;
   for (const NetParam& param : net_.params())
-    if (picks(param.layer)) gradients.push_back(&param.blob->grad);
+    if (picks(param.layer) && !param.overwritten) gradients.push_back(&param.blob->grad);
   ops::fill_all(context_, 0, gradients);
 }
 
@@ -114,14 +114,13 @@ ops::ParamUpdate LocalRule::update_of(std::size_t i, std::int64_t iteration, flo
                                  param.decay_mult,
                                  recipe_.regularization,
                                  gradient_scale(squares)};
-  ops::ParamUpdate update{
-      optim::make_step(recipe_.rule, inputs), &param.blob->data, &param.blob->grad, {}};
+  ops::ParamUpdate update{.step = optim::make_step(recipe_.rule, inputs),
+                          .w = &param.blob->data,
+                          .grad = &param.blob->grad,
+                          .histories = {},
+                          .clears = !keep_gradients_ && !param.overwritten};
   for (auto& history : histories_) update.histories.push_back(&history[i]);
   return update;
-}
-
-void LocalRule::run(std::span<const ops::ParamUpdate> updates) {
-  ops::update(context_, updates, keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
 }
 
 void LocalRule::forget() {
@@ -136,7 +135,10 @@ namespace {
 class LocalExchange final : public Exchange {
  public:
   LocalExchange(const Recipe& recipe, bool keep_gradients, Net& net, const Layers& layers)
-      : rule_(recipe, keep_gradients, net, net.context(), layers) {}
+      : rule_(recipe, keep_gradients, net, net.context(), layers) {
+    // where the memory's rate limits a step, zeros need neither be written nor read
+    if (recipe.iter_size == 1 && !net.context().device().is_host()) net.overwrite_gradients(layers);
+  }
 
   const TeamPolicy& policy() const override { return policy_; }
   Result<Permission> wait_to_begin(std::int64_t iteration) override {

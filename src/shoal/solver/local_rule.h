@@ -39,7 +39,6 @@ class LocalRule {
   bool learns(const NetParam& param) const;
   float gradient_scale(double squares) const;
   ops::ParamUpdate update_of(std::size_t i, std::int64_t iteration, float rate, double squares);
-  void run(std::span<const ops::ParamUpdate> updates);
   template <class Picks>
   void clear_gradients(Picks picks);  // of the layers for which picks(layer)
   void forget();

@@ -14,6 +14,11 @@ ConvDesc with_two_axes(ConvDesc desc) {
   return desc;
 }
 
+float* sums_of(const ConvDesc& desc, Tensor& dw) {
+  if (desc.overwrites_dw) std::ranges::fill(dw.host_out(), 0.0f);
+  return dw.mut();
+}
+
 bool sees_itself(const ConvDesc& desc) {
   return std::ranges::all_of(
       desc.axes, [](const WindowAxis& a) { return a.kernel == 1 && a.stride == 1 && a.pad == 0; });
@@ -72,7 +77,7 @@ class Conv final : public ConvKernel {
     if (dx == nullptr && dw == nullptr) return;
     Gradients g{dw == nullptr ? nullptr : x.in(), dx == nullptr ? nullptr : w.in(), dy.in(),
                 dx == nullptr ? nullptr : dx->out()};
-    float* sum = dw == nullptr ? nullptr : dw->mut();
+    float* sum = dw == nullptr ? nullptr : sums_of(desc_, *dw);
     if (desc_.images < ctx.threads()) return backward_by_channel(ctx, g, sum);
     backward_by_image(ctx, g, sum, dw == nullptr ? 0 : dw->count());
   }

@@ -53,7 +53,7 @@ class Direct final : public ConvKernel {
   void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
                 Tensor* dw, Tensor* db) override {
     if (db != nullptr) add_bias_gradient(ctx, desc_.outputs, forward_.made(), dy, *db);
-    if (dw != nullptr) add_weight_gradient(ctx, x.in(), dy.in(), dw->mut());
+    if (dw != nullptr) add_weight_gradient(ctx, x.in(), dy.in(), sums_of(desc_, *dw));
     if (dx == nullptr) return;
     if (plain_dx_) return plain_->backward(ctx, x, w, dy, dx, nullptr, nullptr);
     const WindowProduct::Weights weights{w.in(), outputs_ * depth_, depth_, desc_.taps()};

@@ -100,11 +100,12 @@ class Dense final : public DenseKernel {
 
   void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
                 Tensor* dw, Tensor* db) override {
-    const auto [m, k, n, weight_is_kn] = desc_;
+    const auto [m, k, n, weight_is_kn, overwrites_dw] = desc_;
+    const float beta = overwrites_dw ? 0 : 1;
     if (dw != nullptr && weight_is_kn)
-      gemm(ctx, Trans::kYes, Trans::kNo, k, n, m, 1, x, dy, 1, *dw);
+      gemm(ctx, Trans::kYes, Trans::kNo, k, n, m, 1, x, dy, beta, *dw);
     if (dw != nullptr && !weight_is_kn)
-      gemm(ctx, Trans::kYes, Trans::kNo, n, k, m, 1, dy, x, 1, *dw);
+      gemm(ctx, Trans::kYes, Trans::kNo, n, k, m, 1, dy, x, beta, *dw);
     if (db != nullptr) add_bias_gradient(ctx, n, 1, dy, *db);
     if (dx != nullptr)
       gemm(ctx, Trans::kNo, weight_is_kn ? Trans::kYes : Trans::kNo, m, k, n, 1, dy, w, 0, *dx);

@@ -12,13 +12,13 @@ struct Pointers {
   float *w, *g, *h, *h2;
 };
 
-void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, Gradient after) {
+void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, bool clears) {
   constexpr std::int64_t kBlock = 4096;  // a gradient is cleared while it is still in the cache
   parallel_for(ctx.threads(), n, kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; i += kBlock) {
       const std::int64_t count = std::min(kBlock, end - i);
       optim::update_elements(step, count, p.w + i, p.g + i, p.h + i, p.h2 ? p.h2 + i : nullptr);
-      if (after == Gradient::kClear) std::fill_n(p.g + i, count, 0.0f);
+      if (clears) std::fill_n(p.g + i, count, 0.0f);
     }
   });
 }
@@ -36,12 +36,12 @@ void check_sizes(const optim::Step& step, const Tensor& w, const Tensor& grad,
 
 }  // namespace
 
-void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
-  for (const auto& [step, w, grad, histories] : params) {
+void update(Context& ctx, std::span<const ParamUpdate> params) {
+  for (const auto& [step, w, grad, histories, clears] : params) {
     check_sizes(step, *w, *grad, histories);
     const Pointers p{w->mut(), grad->mut(), histories[0]->mut(),
                      histories.size() > 1 ? histories[1]->mut() : nullptr};
-    run(ctx, step, w->count(), p, after);
+    run(ctx, step, w->count(), p, clears);
   }
 }
 

@@ -59,7 +59,9 @@ class Conv final : public ConvKernel {
     const float* const slope = read(ctx, dy);
     const float* const in = dw == nullptr ? nullptr : read(ctx, x);
     const float* const weight = dx == nullptr ? nullptr : read(ctx, w);
-    float* const sum = dw == nullptr ? nullptr : mut(ctx, *dw);
+    float* const sum = dw == nullptr         ? nullptr
+                       : desc_.overwrites_dw ? write(ctx, *dw)
+                                             : mut(ctx, *dw);
     float* const out = dx == nullptr ? nullptr : write(ctx, *dx);
     const auto [columns, rows] = scratch(ctx);
     for (std::int64_t image = 0; image < desc_.images; image += block_) {
@@ -69,7 +71,7 @@ class Conv final : public ConvKernel {
       if (sum != nullptr) {
         to_columns(ctx, desc_, images, in + image * in_, columns);
         multiply(ctx, groups_, Trans::kNo, Trans::kYes, outputs_, depth_, width, 1, rows, columns,
-                 1, sum);
+                 desc_.overwrites_dw && image == 0 ? 0 : 1, sum);
       }
       if (out != nullptr) {
         multiply(ctx, groups_, Trans::kYes, Trans::kNo, depth_, width, outputs_, 1, weight, rows, 0,

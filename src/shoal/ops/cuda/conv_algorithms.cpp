@@ -72,7 +72,7 @@ class Operands {
     void* const workspace = workspace_->data();
     if (pass == ConvPass::kForward) return conv.forward(handle, algorithm, x, w, workspace, y);
     if (pass == ConvPass::kData) return conv.backward_data(handle, algorithm, w, y, workspace, x);
-    return conv.backward_filter(handle, algorithm, x, y, workspace, w);
+    return conv.backward_filter(handle, algorithm, x, y, workspace, false, w);
   }
 
  private:

@@ -56,15 +56,18 @@ class ConvCudnn final : public ConvKernel {
     if (dx == nullptr && dw == nullptr) return;
     const void* const in = dw == nullptr ? nullptr : x.read(ctx, in_);
     const float* const weight = dx == nullptr ? nullptr : read(ctx, w, weights_);
-    float* const sum = dw == nullptr ? nullptr : mut(ctx, *dw, weights_);
+    const bool adds = !desc_.overwrites_dw;
+    float* const sum = dw == nullptr ? nullptr
+                       : adds        ? mut(ctx, *dw, weights_)
+                                     : write(ctx, *dw, weights_);
     void* const out = dx == nullptr ? nullptr : dx->write(ctx, in_);
     const Room at = room_in(ctx);
     if (sum != nullptr) {
       check(dnn_,
             conv_.backward_filter(handle, algorithms_[ConvPass::kFilter], in, slope, at.workspace,
-                                  is_short() ? at.w : sum),
+                                  adds && !is_short(), is_short() ? at.w : sum),
             "convolving backward to the weights");
-      if (is_short()) widen(ctx, type_, w_count_, at.w, sum, true);
+      if (is_short()) widen(ctx, type_, w_count_, at.w, sum, adds);
     }
     if (out != nullptr)
       check(dnn_,

@@ -179,14 +179,14 @@ cudnnStatus_t DnnConv::backward_data(cudnnHandle_t handle, const ConvAlgorithm& 
 }
 
 cudnnStatus_t DnnConv::backward_filter(cudnnHandle_t handle, const ConvAlgorithm& algorithm,
-                                       const void* x, const void* dy, void* workspace,
+                                       const void* x, const void* dy, void* workspace, bool adds,
                                        void* dw) const {
   check(dnn_, dnn_.SetConvolutionMathType(window_, algorithm.math),
         "choosing how a convolution rounds");
   return dnn_.ConvolutionBackwardFilter(
       handle, &kOne, x_, x, y_, dy, window_,
       static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number), workspace,
-      algorithm.workspace, takes_short(precision_) ? &kZero : &kOne, w_, dw);
+      algorithm.workspace, adds ? &kOne : &kZero, w_, dw);
 }
 
 }  // namespace shoal::ops::cuda

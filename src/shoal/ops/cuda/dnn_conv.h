@@ -37,9 +37,9 @@ class DnnConv {
   // Overwrites dx.
   cudnnStatus_t backward_data(cudnnHandle_t handle, const ConvAlgorithm& algorithm, const void* w,
                               const void* dy, void* workspace, void* dx) const;
-  // Adds to dw, or overwrites it if it is of 16 bits.
+  // Adds to dw, or overwrites it.
   cudnnStatus_t backward_filter(cudnnHandle_t handle, const ConvAlgorithm& algorithm, const void* x,
-                                const void* dy, void* workspace, void* dw) const;
+                                const void* dy, void* workspace, bool adds, void* dw) const;
 
  private:
   const Dnn& dnn_;

@@ -18,6 +18,7 @@ struct Piece {
   optim::Step step;
   float *w, *g, *h, *h2;
   std::int64_t count;
+  bool clears;
 };
 constexpr std::int64_t kPiece = 1 << 15;
 // The pieces of one launch, by value among its arguments, of which CUDA takes
@@ -28,7 +29,7 @@ struct Pieces {
 };
 
 template <optim::Rule rule, optim::Regularization kind>
-void launch(Context& ctx, std::span<const Piece> some, bool clear) {
+void launch(Context& ctx, std::span<const Piece> some) {
   Pieces pieces{};
   std::ranges::copy(some, pieces.piece);
   each(ctx, "update", static_cast<std::int64_t>(some.size()) * kPiece,
@@ -38,28 +39,28 @@ void launch(Context& ctx, std::span<const Piece> some, bool clear) {
          if (at >= piece.count) return;
          optim::update_elements<rule, kind>(piece.step, 1, piece.w + at, piece.g + at, piece.h + at,
                                             piece.h2 + at);
-         if (clear) piece.g[at] = 0;
+         if (piece.clears) piece.g[at] = 0;
        });
 }
 
 template <optim::Rule rule>
-void launch(Context& ctx, std::span<const Piece> some, bool clear) {
+void launch(Context& ctx, std::span<const Piece> some) {
   const optim::Step& step = some.front().step;
   if (step.regularization == optim::Regularization::kL1 && step.decay != 0)
-    launch<rule, optim::Regularization::kL1>(ctx, some, clear);
+    launch<rule, optim::Regularization::kL1>(ctx, some);
   else
-    launch<rule, optim::Regularization::kL2>(ctx, some, clear);
+    launch<rule, optim::Regularization::kL2>(ctx, some);
 }
 
-void launch(Context& ctx, std::span<const Piece> some, bool clear) {
+void launch(Context& ctx, std::span<const Piece> some) {
   using optim::Rule;
   switch (some.front().step.rule) {
-    case Rule::kSgd: return launch<Rule::kSgd>(ctx, some, clear);
-    case Rule::kNesterov: return launch<Rule::kNesterov>(ctx, some, clear);
-    case Rule::kAdaGrad: return launch<Rule::kAdaGrad>(ctx, some, clear);
-    case Rule::kRmsProp: return launch<Rule::kRmsProp>(ctx, some, clear);
-    case Rule::kAdaDelta: return launch<Rule::kAdaDelta>(ctx, some, clear);
-    case Rule::kAdam: return launch<Rule::kAdam>(ctx, some, clear);
+    case Rule::kSgd: return launch<Rule::kSgd>(ctx, some);
+    case Rule::kNesterov: return launch<Rule::kNesterov>(ctx, some);
+    case Rule::kAdaGrad: return launch<Rule::kAdaGrad>(ctx, some);
+    case Rule::kRmsProp: return launch<Rule::kRmsProp>(ctx, some);
+    case Rule::kAdaDelta: return launch<Rule::kAdaDelta>(ctx, some);
+    case Rule::kAdam: return launch<Rule::kAdam>(ctx, some);
   }
 }
 
@@ -82,8 +83,8 @@ void cut_up(Context& ctx, const ParamUpdate& one, std::vector<Piece>& pieces) {
                *const h = mut(ctx, *one.histories.front(), layout),
                *const h2 = mut(ctx, *one.histories.back(), layout);
   for (std::int64_t at = 0; at < one.w->count(); at += kPiece)
-    pieces.push_back(
-        {one.step, w + at, g + at, h + at, h2 + at, std::min(kPiece, one.w->count() - at)});
+    pieces.push_back({one.step, w + at, g + at, h + at, h2 + at,
+                      std::min(kPiece, one.w->count() - at), one.clears});
 }
 
 // Whether two pieces can be updated by one launch.
@@ -94,7 +95,7 @@ bool alike(const optim::Step& a, const optim::Step& b) {
 
 }  // namespace
 
-void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
+void update(Context& ctx, std::span<const ParamUpdate> params) {
   std::vector<Piece> pieces;
   for (const ParamUpdate& one : params) cut_up(ctx, one, pieces);
   for (std::span<const Piece> rest = pieces; !rest.empty();) {
@@ -102,7 +103,7 @@ void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
     while (count < rest.size() && count < Pieces::kMost &&
            alike(rest[count].step, rest.front().step))
       ++count;
-    launch(ctx, rest.first(count), after == Gradient::kClear);
+    launch(ctx, rest.first(count));
     rest = rest.subspan(count);
   }
 }
