@@ -202,6 +202,13 @@ INSTANTIATE_TEST_SUITE_P(
              {"train", "--sover=x"},
              2,
              {"unknown flag --sover; did you mean --solver?", "Try 'train --help'."}},
+        Case{"FieldAsAFlag",
+             {},
+             {"train", "--solver=@/no", "--weight_decay=0.1"},
+             2,
+             {"unknown flag --weight_decay; a field of the solver is given as "
+              "--set='weight_decay: ...'"}},
+        Case{"FieldAsAFlagOfATest", {}, {"test", "--display=1"}, 2, {"unknown flag --display\n"}},
         Case{"NoFlag", {}, {"train"}, 2, {"this tool needs --solver=FILE"}},
         Case{"NoValue", {}, {"train", "--solver"}, 2, {"--solver needs a value (string)"}},
         Case{"AWord",

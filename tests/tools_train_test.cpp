@@ -288,39 +288,6 @@ TEST_F(TrainTool, PhasesMayStandOnTheCommandLine) {
   }
 }
 
-TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
-  const std::string file = solver("flags", "max_iter: 9 snapshot: 2");
-  const Ran ran =
-      train(file, {"--v=1", "--set=base_lr: 0.25 snapshot: 3 stepvalue: 7", "--maxIter=2",
-                   "--momentum=0.5", "--weightDecay=0.125", "--test=0", "--batch=2"});
-  EXPECT_EQ(ran.code, 0) << ran.err;
-  for (const char* words : {"base_lr: 0.25\n", "snapshot: 3\n", "stepvalue: 7\n", "max_iter: 2\n",
-                            "momentum: 0.5\n", "weight_decay: 0.125\n"})
-    EXPECT_HAS(ran.err, words);
-  EXPECT_EQ(ran.err.find("test_iter"), std::string::npos);
-  EXPECT_HAS(ran.err, "Batch 2 x iter_size 1");
-  EXPECT_HAS(ran.err, "flags_iter_2.caffemodel");
-  EXPECT_HAS(train(file, {"--model=" + folder_ + "/other.prototxt"}).err, "/other.prototxt");
-  const std::string no_graphs = solver("no_graphs", "max_iter: 1 cuda_graphs: false");
-  EXPECT_HAS(train(no_graphs, {"--v=1"}).err, "cuda_graphs: false\n");
-  EXPECT_HAS(train(no_graphs, {"--v=1", "--cuda_graphs"}).err, "cuda_graphs: true\n");
-  EXPECT_HAS(train(file, {"--v=1", "--nocuda_graphs"}).err, "cuda_graphs: false\n");
-  const struct {
-    const char *flag, *words;
-    int code;
-  } wrong[] = {
-      {"--set=base_rl: 1", "--set:1:1: ", 3},
-      {"--lr=fast", "--lr:1:", 3},
-      {"--batch=-1", "--batch is -1", 2},
-      {"--train_source=/no/such/data", "/no/such/data", 4},
-  };
-  for (const auto& c : wrong) {
-    const Ran refused = train(file, {c.flag});
-    EXPECT_EQ(refused.code, c.code) << refused.err;
-    EXPECT_HAS(refused.err, c.words);
-  }
-}
-
 TEST_F(TrainTool, ATestOfNoBatchesIsNone) {
   const Ran none = train(solver("none", "max_iter: 2 test_iter: 0 test_interval: 1"));
   EXPECT_EQ(none.code, 0) << none.err;

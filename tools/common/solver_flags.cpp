@@ -1,9 +1,15 @@
 #include "common/solver_flags.h"
 
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/net_flags.h"
+#include "shoal/base/error.h"
+#include "shoal/base/number.h"
 #include "shoal/proto/net.pb.h"
 
 DEFINE_string(solver, "", "the solver, a prototxt");
@@ -27,15 +33,39 @@ FIELDS(FLAG)
 namespace shoal {
 namespace {
 
-// Puts the fields that `text` gives in the place of the solver's; `flag` is where it comes from.
-void set_fields(const std::string& flag, const std::string& text, SolverParameter& solver) {
-  if (text.empty()) return;
-  const SolverParameter given = parse_solver(text, flag, SnapshotPrefix::kAsWritten);
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
+using google::protobuf::FieldDescriptor;
+
+// Puts the fields that --set gives in the place of the solver's.
+void set_fields(SolverParameter& solver) {
+  if (FLAGS_set.empty()) return;
+  SolverParameter given;
+  try {
+    given = parse_solver(FLAGS_set, "--set", SnapshotPrefix::kAsWritten);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Code::kUsage, error.what());
+  }
+  std::vector<const FieldDescriptor*> fields;
   given.GetReflection()->ListFields(given, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields)
-    solver.GetReflection()->ClearField(&solver, field);
+  for (const FieldDescriptor* field : fields) solver.GetReflection()->ClearField(&solver, field);
   solver.MergeFrom(given);
+}
+
+// Puts the number that a flag of its own gives in the place of a field's; "" gives none.
+void set_field(const char* flag, const std::string& text, const char* name,
+               SolverParameter& solver) {
+  if (text.empty()) return;
+  const FieldDescriptor* const field = SolverParameter::descriptor()->FindFieldByName(name);
+  const bool whole = field->cpp_type() == FieldDescriptor::CPPTYPE_INT32;
+  const double most = whole ? double{std::numeric_limits<std::int32_t>::max()}
+                            : double{std::numeric_limits<float>::max()};
+  const std::optional<double> number = number_in<double>(text, 0, most);
+  if (!number || (whole && *number != std::trunc(*number)))
+    throw ConfigError(Code::kUsage, "--", flag, "=", text, ": it is a ",
+                      whole ? "whole number" : "number", ", 0 or more");
+  if (whole)
+    solver.GetReflection()->SetInt32(&solver, field, static_cast<std::int32_t>(*number));
+  else
+    solver.GetReflection()->SetFloat(&solver, field, static_cast<float>(*number));
 }
 
 void clear_tests(SolverParameter& solver) {
@@ -59,9 +89,8 @@ void set_net(const std::string& file, SolverParameter& solver) {
 
 SolverParameter solver_of_flags(SnapshotPrefix prefix) {
   SolverParameter param = read_solver(FLAGS_solver, prefix);
-  set_fields("--set", FLAGS_set, param);
-#define FLAG(name, field, what) \
-  if (!FLAGS_##name.empty()) set_fields("--" #name, #field ": " + FLAGS_##name, param);
+  set_fields(param);
+#define FLAG(name, field, what) set_field(#name, FLAGS_##name, #field, param);
   FIELDS(FLAG)
 #undef FLAG
   if (!FLAGS_test.empty() && param.test_interval() == 0) clear_tests(param);

@@ -17,6 +17,7 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/proto/solver.pb.h"
 
 namespace shoal {
 namespace {
@@ -47,6 +48,9 @@ std::optional<gflags::CommandLineFlagInfo> find_flag(const std::string& name) {
 }
 
 [[noreturn]] void unknown_flag(const std::string& name) {
+  if (find_flag("set") && SolverParameter::descriptor()->FindFieldByName(name))
+    throw ConfigError(Code::kUsage, "unknown flag --", name, "; a field of the solver is given as ",
+                      "--set='", name, ": ...'");
   std::vector<std::string> known = {"help", "version", "v"};
   for (const auto& flag : own_flags()) known.push_back(flag.name);
   const std::string near = nearest(name, known);
