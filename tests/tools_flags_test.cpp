@@ -47,5 +47,24 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
   }
 }
 
+TEST_F(TrainTool, AVariableThatLooksLikeAMisspeltFlagIsNamed) {
+  const std::string file = solver("variables", "max_iter: 9");
+  const auto with = [&](const std::string& variable) {
+    return test::run_program({"/usr/bin/env", variable, tool("train"), "--solver=" + file});
+  };
+  const Ran set = with("SHOAL_MAX_ITER=2");
+  EXPECT_EQ(set.code, 0) << set.err;
+  EXPECT_HAS(set.err, "variables_iter_2.caffemodel");
+  EXPECT_EQ(set.err.find("the variable"), std::string::npos) << set.err;
+  const Ran misspelt = with("SHOAL_MAX_ITR=2");
+  EXPECT_EQ(misspelt.code, 0) << misspelt.err;
+  EXPECT_HAS(misspelt.err,
+             "the variable SHOAL_MAX_ITR is none of this tool's; did you mean "
+             "SHOAL_MAX_ITER?");
+  EXPECT_HAS(misspelt.err, "variables_iter_9.caffemodel");
+  for (const char* of_others : {"SHOAL_JOBS=/tmp", "SHOAL_DATA_DIR=/tmp", "SHOAL_SHARED=/tmp"})
+    EXPECT_EQ(with(of_others).err.find("the variable"), std::string::npos) << of_others;
+}
+
 }  // namespace
 }  // namespace shoal::tools_flags_test

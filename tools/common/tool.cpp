@@ -2,6 +2,7 @@
 
 #include <gflags/gflags.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -23,6 +24,7 @@ namespace shoal {
 namespace {
 
 constexpr const char* kVersion = "shoal 0.1.0";
+constexpr std::string_view kPrefix = "SHOAL_";  // of variables that stand for flags
 
 struct CommandLine {
   std::vector<std::string> words;
@@ -126,13 +128,37 @@ CommandLine read_command_line(std::span<const std::string> args) {
   return line;
 }
 
+std::string variable_of(const std::string& flag) {
+  std::string variable = str(kPrefix, flag);
+  std::transform(variable.begin(), variable.end(), variable.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
+  return variable;
+}
+
 void read_environment(const std::vector<std::string>& already_set) {
   for (const auto& flag : own_flags()) {
     if (std::find(already_set.begin(), already_set.end(), flag.name) != already_set.end()) continue;
-    std::string variable = "SHOAL_" + flag.name;
-    std::transform(variable.begin(), variable.end(), variable.begin(),
-                   [](unsigned char c) { return std::toupper(c); });
+    const std::string variable = variable_of(flag.name);
     if (const char* value = std::getenv(variable.c_str())) set_flag(flag, value, variable);
+  }
+}
+
+// Variables of this kind that are no flags.
+constexpr const char* kNoFlags[] = {"DATA_DIR", "JOBS", "JOB_TOKEN", "PLOT_PYTHON", "SHARED"};
+
+// Names each variable that looks like a misspelt one of these or of the flags.
+void warn_of_misspelt_variables() {
+  std::vector<std::string> known(std::begin(kNoFlags), std::end(kNoFlags));
+  for (const auto& flag : own_flags())
+    known.push_back(variable_of(flag.name).substr(kPrefix.size()));
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with(kPrefix)) continue;
+    const std::string_view name = text.substr(kPrefix.size(), text.find('=') - kPrefix.size());
+    const std::string near = nearest(name, known);
+    if (!near.empty() && near != name)
+      LOG(WARNING) << "the variable " << kPrefix << name << " is none of this tool's; did you mean "
+                   << kPrefix << near << '?';
   }
 }
 
@@ -196,6 +222,7 @@ int run_tool(int argc, char** argv, const char* usage,
     if (line.version) return std::printf("%s\n", kVersion), 0;
     read_environment(line.set);
     start_log(argv[0]);
+    warn_of_misspelt_variables();
     return body(line.words);
   } catch (const ConfigError& error) {
     std::fflush(stdout);
