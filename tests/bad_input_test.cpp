@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         text("WordForNumber", kIn + ip("x", "in", "inner_product_param { num_output: 'ten' }"),
              {"@/net.prototxt:2:", "'num_output' of InnerProductParameter"}),
         text("NegativeNumber", kIn + ip("x", "in", "inner_product_param { num_output: -3 }"),
-             {"@/net.prototxt:2:", "'num_output'", "got: -"}),
+             {"@/net.prototxt:2:", "'num_output'", "it must not be negative"}),
         text("TooLargeNumber",
              kIn + ip("x", "in", "inner_product_param { num_output: 99999999999 }"),
              {"'num_output'", "out of range (99999999999)"}),

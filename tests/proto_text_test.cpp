@@ -65,6 +65,26 @@ TEST(ProtoText, AFieldOfTheWrongMessageIsSentHome) {
             "n.prototxt:1:1: NetParameter has no field 'bottom'; it goes inside layer or layers");
 }
 
+TEST(ProtoText, FieldsOfTheOldFormInTheNewOneAreAnsweredWithTheirNewNames) {
+  EXPECT_EQ(net_error("layer { blobs_lr: 1\n weight_decay: 0 }"),
+            "n.prototxt:1:9: LayerParameter has no field 'blobs_lr'; it belongs to layers, the old "
+            "form; in layer it is lr_mult inside param\n"
+            "n.prototxt:2:2: LayerParameter has no field 'weight_decay'; it belongs to layers, the "
+            "old form; in layer it is decay_mult inside param");
+}
+
+TEST(ProtoText, AMissingColonOrBraceIsSaidOfItsOwnField) {
+  EXPECT_EQ(solver_error("momentum: 0.9\nbase_lr 0.1"),
+            "s.prototxt:2:9: 'base_lr': Expected \":\", found \"0.1\".");
+  EXPECT_EQ(net_error("name: 'x'\nlayer ("),
+            "n.prototxt:2:7: 'layer': Expected \"{\", found \"(\".");
+  EXPECT_EQ(net_error("layers { type: RELU param { lr_mult: 1 } }"),
+            "n.prototxt:1:27: 'param': Expected \":\", found \"{\". `layers` takes blobs_lr and "
+            "weight_decay (`layer` takes param { })");
+  EXPECT_EQ(net_error("name: 'x'\nlayer { name: 'y' convolution_param { num_output: -96 } }"),
+            "n.prototxt:2:51: 'num_output' of ConvolutionParameter: it must not be negative");
+}
+
 TEST(ProtoText, AllUnknownFieldsAreReportedAtOnce) {
   EXPECT_EQ(net_error("layer { a_b: 1 }\nlayer { name: 'q' c_d { e: 2 } top: 't' e_f: [1, 2] }"),
             "n.prototxt:1:9: LayerParameter has no field 'a_b'\n"
@@ -115,7 +135,7 @@ TEST(ProtoText, ValuesOfAnotherTypeNameTheirField) {
   EXPECT_NE(net_error("layers { type: 'Conv' }").find("`layers` takes a type like INNER_PRODUCT"),
             std::string::npos);
   EXPECT_EQ(net_error("layer { pooling_param { stride: -1 } }"),
-            "n.prototxt:1:33: 'stride' of PoolingParameter: Expected integer, got: -");
+            "n.prototxt:1:33: 'stride' of PoolingParameter: it must not be negative");
   EXPECT_EQ(net_error("layer { pooling_param { stride: 5000000000 } }"),
             "n.prototxt:1:33: 'stride' of PoolingParameter: Integer out of range (5000000000)");
   EXPECT_EQ(net_error("layer { name: 'a'\nname: 'b' }"),

@@ -131,6 +131,9 @@ std::string unknown_field(const Descriptor& message, const std::string& field,
     return str(start, "; NetParameter has: is this a net where a solver is expected?");
   if (&message == LayerParameter::descriptor() && (field == "layer" || field == "layers"))
     return str(start, "; is the } missing that closes the layer before this one?");
+  if (&message == LayerParameter::descriptor() && (field == "blobs_lr" || field == "weight_decay"))
+    return str(start, "; it belongs to layers, the old form; in layer it is ",
+               field == "blobs_lr" ? "lr_mult" : "decay_mult", " inside param");
   const std::vector<std::string> inside = owners(message, field);
   if (!inside.empty()) return str(start, "; it goes inside ", one_of(inside));
   const std::string near = nearest(field, field_names(message));
@@ -189,7 +192,8 @@ std::string type_hint(const Place& place) {
   return "";
 }
 
-std::string sentence(const Complaint& complaint, const Place& place,
+// The place of the token that the complaint is about is `place`; `before` is the token before it.
+std::string sentence(const Complaint& complaint, const Place& place, const Token* before,
                      const std::vector<std::string>& names, const Descriptor& root) {
   const std::string& text = complaint.text;
   if (text.find("has no field named") != std::string::npos && names.size() >= 2) {
@@ -207,8 +211,16 @@ std::string sentence(const Complaint& complaint, const Place& place,
     return str("the text ends inside ", place.path.empty() ? "a value" : place.path,
                ": a } is missing");
   if (text.find("found \"=\"") != std::string::npos) return "a value stands behind a :, not a =";
+  if (before && before->is_name && text.starts_with("Expected \"")) {  // the field begins with it
+    const bool old_form = place.message && place.message->name() == "V1LayerParameter";
+    return str("'", before->text, "': ", text,
+               old_form && before->text == "param"
+                   ? " `layers` takes blobs_lr and weight_decay (`layer` takes param { })"
+                   : "");
+  }
   if (!place.message || !place.field) return text;
-  return str("'", place.field->name(), "' of ", place.message->name(), ": ", text,
+  return str("'", place.field->name(), "' of ", place.message->name(), ": ",
+             text == "Expected integer, got: -" ? "it must not be negative" : text,
              type_hint(place));
 }
 
@@ -235,7 +247,8 @@ std::string to_words(const Complaint& complaint, const std::string& name, const 
   const std::size_t column =
       token.begin - (line_start == std::string::npos ? 0 : line_start + 1) + 1;
   return str(name, ":", token.line + 1, ":", column, ": ",
-             sentence(complaint, place_of(tokens, index, root), names, root));
+             sentence(complaint, place_of(tokens, index, root),
+                      index ? &tokens[index - 1] : nullptr, names, root));
 }
 
 }  // namespace shoal
