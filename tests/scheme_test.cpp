@@ -111,7 +111,7 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
       {"async weighting=inverse weighting_on=rate payload=delta",
        "async has no 'weighting_on', whether a weighting is of gradient or rate: in deltas and "
        "weights the rate is at work already"},
-      {"asynch", "there is no 'asynch'; did you mean 'async'?; known: "},
+      {"asynch", "there is no 'asynch'; did you mean 'async'? Known: "},
       {"nothing", "there is no 'nothing'; known: "},
       {"", "it has no name; known: async, bsp, "},
   };

@@ -32,8 +32,7 @@ Result<std::unique_ptr<Scheme>> make_scheme(std::string_view text) {
     if (const std::string what = parameters.wrong(); !what.empty()) return wrong(what);
     return made;
   }
-  return wrong("there is no '", words.front(), "'", did_you_mean(words.front(), names),
-               "; known: ", join(names));
+  return wrong("there is no '", words.front(), "'", known_words(words.front(), names));
 }
 
 std::string text_of(const Groups& groups) {
