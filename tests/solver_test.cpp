@@ -7,6 +7,7 @@
 
 #include "shoal/proto/hdf5.h"
 #include "shoal/proto/io.h"
+#include "shoal/solver/reporter.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
 #include "support/pattern.h"
@@ -94,6 +95,21 @@ TEST_F(SolverTest, ParamsWithLrMultZeroStay) {
 }
 
 // ---- log lines ----
+
+TEST(SlowDataTest, IsToldOnceOfTenSecondsInWhichMuchWasWaiting) {
+  const auto told_at = [](const std::vector<std::pair<double, double>>& displays) {
+    SlowData slow;
+    std::string told;
+    for (std::size_t i = 0; i < displays.size(); ++i)
+      if (const auto share = slow.add(displays[i].first, displays[i].second))
+        told += str(i, ": ", *share, " ");
+    return told;
+  };
+  EXPECT_EQ(told_at({{0.9, 1}, {0.9, 1}, {7.9, 7.9}}), "") << "less than ten seconds";
+  EXPECT_EQ(told_at({{0.9, 1}, {0.9, 1}, {0, 8}}), "") << "a hard start";
+  EXPECT_EQ(told_at({{1, 5}, {2, 5}, {9, 9}, {9, 9}}), "1: 0.3 ");
+  EXPECT_EQ(told_at({{2, 10}, {2.5, 10}, {8, 10}}), "1: 0.25 ");
+}
 
 TEST_F(SolverTest, SaysWhatCaffeSays) {
   LogLines log;

@@ -10,8 +10,6 @@
 namespace shoal {
 namespace {
 
-constexpr double kMuchWaiting = 0.1;  // of the time
-
 std::string clock_words(double seconds) {
   const auto whole = static_cast<long long>(std::max(0.0, seconds));
   std::ostringstream out;
@@ -110,7 +108,6 @@ void Reporter::log_speed(double seconds) {
   const double busy = std::max(1e-9, seconds - core_.away_seconds);
   const double waited = seconds_waited();
   const double data = std::clamp(waited - shown_wait_, 0.0, busy);
-  const double share = data / busy;
   std::string left;
   if (const std::int64_t so_far = core_.iteration - core_.started_iteration; so_far > 0) {
     const double each = seconds_since(core_.started_at) / static_cast<double>(so_far);
@@ -128,15 +125,15 @@ void Reporter::log_speed(double seconds) {
   }
   LOG(INFO) << "    "
             << std::round(10 * done * static_cast<double>(core_.items_per_update()) / busy) / 10
-            << " images/s, " << left << "data " << std::lround(100 * share) << "% wait" << rows;
-  if (share > kMuchWaiting && core_.iteration > core_.started_iteration && !warned_of_waiting_) {
-    warned_of_waiting_ = true;
-    LOG(WARNING) << "Data is the bottleneck: " << std::lround(100 * share)
+            << " images/s, " << left << "data " << std::lround(100 * data / busy) << "% wait"
+            << rows;
+  shown_wait_ = waited;
+  if (core_.iteration == core_.started_iteration) return;  // the first batch
+  if (const std::optional<double> slow = slow_data_.add(data, busy))
+    LOG(WARNING) << "Data comes too slowly: " << std::lround(100 * *slow)
                  << "% of the time went into waiting for it. Records that are already "
                  << "of their final size and not encoded, a faster disk, or more cores for "
                     "decode_threads help";
-  }
-  shown_wait_ = waited;
 }
 
 void Reporter::mark(Meter::Mark mark) const {

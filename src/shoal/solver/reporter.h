@@ -3,11 +3,34 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "shoal/solver/solver_core.h"
 
 namespace shoal {
+
+// Decides when the log says that data comes too slowly: once, when waiting took much of ten seconds
+// of training or more. The first batches of a run, and a moment's load of the machine, take less.
+class SlowData {
+ public:
+  // Of the time since the last call: the seconds that went into waiting for data, and all seconds
+  // of training. Returns the share of waiting, 0 to 1, if the log is to say it now.
+  std::optional<double> add(double waited, double seconds) {
+    waited_ += waited;
+    seconds_ += seconds;
+    if (seconds_ < kLeastSeconds) return std::nullopt;
+    const double share = std::exchange(waited_, 0) / std::exchange(seconds_, 0);
+    if (share <= kMuch || std::exchange(told_, true)) return std::nullopt;
+    return share;
+  }
+
+ private:
+  static constexpr double kLeastSeconds = 10, kMuch = 0.2;
+  double waited_ = 0, seconds_ = 0;
+  bool told_ = false;
+};
 
 class Reporter : SolverPart {
  public:
@@ -37,7 +60,7 @@ class Reporter : SolverPart {
   SolverCore::Clock::time_point shown_at_;
   // seconds_waited() and the updater's at the last display
   double shown_wait_ = 0, shown_rows_wait_ = 0;
-  bool warned_of_waiting_ = false;
+  SlowData slow_data_;
 };
 
 }  // namespace shoal
