@@ -157,6 +157,17 @@ TEST_P(PartitionTool, AnExistingOutputIsNotTouched) {
   }
 }
 
+TEST_P(PartitionTool, AllPartsThatAreThereAreCounted) {
+  write(small_records(9));
+  ASSERT_EQ(run({"--num_partitions=1"}).code, 0);
+  EXPECT_HAS(run({"--num_partitions=3"}).err,
+             path_ + "_0 exists already, as does " + path_ + "_parts.json; remove what is there");
+  put_file(path_ + "_1", "precious");
+  put_file(path_ + "_2", "precious");
+  EXPECT_HAS(run({"--num_partitions=3"}).err,
+             path_ + "_0 exists already, as do " + path_ + "_1 and 2 more files of parts; remove");
+}
+
 TEST_P(PartitionTool, MistakesOnTheCommandLine) {
   write(small_records(9));
   const auto says = [&](const std::string& words, const std::vector<std::string>& flags,

@@ -191,13 +191,18 @@ class Parts {
   std::string working(std::size_t part) const { return str(folder_.working_path(), "/", part); }
 
   void refuse_existing(std::size_t count) const {
-    const auto refuse = [](const std::string& path) {
-      if (file_exists(path))
-        throw ConfigError(Code::kData, path,
-                          " exists already; remove it, or give the source another name");
-    };
-    for (std::size_t k = 0; k < count; ++k) refuse(final_name(k));
-    refuse(parts_manifest_path(source_));
+    std::vector<std::string> there;
+    for (std::size_t k = 0; k < count; ++k)
+      if (file_exists(final_name(k))) there.push_back(final_name(k));
+    if (const std::string path = parts_manifest_path(source_); file_exists(path))
+      there.push_back(path);
+    if (there.empty()) return;
+    const std::string others = there.size() == 1   ? ""
+                               : there.size() == 2 ? ", as does " + there[1]
+                                                   : str(", as do ", there[1], " and ",
+                                                         there.size() - 2, " more files of parts");
+    throw ConfigError(Code::kData, there[0], " exists already", others,
+                      "; remove what is there, or give the source another name");
   }
 
   [[noreturn]] void fail(std::size_t renamed, const std::string& message) const {
