@@ -183,6 +183,13 @@ INSTANTIATE_TEST_SUITE_P(
               "lmdb"},
              3,
              {"~/model.caffemodel is a model (.caffemodel), not a net in text form"}},
+        Case{"FeaturesOfNoKind",
+             {},
+             {"extract_features", "~/model.caffemodel", "~/net.prototxt", "in", "@/out", "1",
+              "lmbd"},
+             2,
+             {"unknown back end \"lmbd\"; did you mean 'lmdb'? Known: leveldb, lmdb, datumfile, "
+              "text"}},
         Case{"FeaturesTwiceToOnePlace",
              {},
              {"extract_features", "~/model.caffemodel", "~/net.prototxt", "in,in", "@/o,@/o", "1",

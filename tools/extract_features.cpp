@@ -2,6 +2,7 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <cctype>
 #include <iomanip>
 #include <limits>
 #include <optional>
@@ -321,6 +322,17 @@ void check_flags() {
     throw ConfigError(Code::kUsage, "--num_mini_batches is ", FLAGS_num_mini_batches);
 }
 
+void check_backend() {
+  std::vector<std::string> known = record_backends();
+  known.emplace_back("text");
+  std::string name = FLAGS_backend;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (std::ranges::find(known, name) == known.end())
+    throw ConfigError(Code::kUsage, "unknown back end \"", FLAGS_backend, "\"",
+                      known_words(name, known));
+  FLAGS_backend = name;
+}
+
 NetOptions kept_blobs(const NetParameter& param) {
   NetOptions options;
   options.keep = split(FLAGS_extract_feature_blob_names, ',');
@@ -344,6 +356,7 @@ int merge_all() {
 
 int extract(const std::vector<std::string>& words) {
   take_words(words);
+  check_backend();
   if (given("merge_parts")) return merge_all();
   take_place();
   check_flags();
