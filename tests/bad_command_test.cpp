@@ -79,12 +79,35 @@ INSTANTIATE_TEST_SUITE_P(
                {"snapshot_prefix '@/net.prototxt/s'", "Not a directory"}, 9),
         solver("NoMaxIter", "# max_iter:\n",
                {kSolver + "max_iter is not given: nothing is trained"}, 0),
+        solver("NoStepvalue", "lr_policy: 'multistep' gamma: 0.1",
+               {kSolver + "stepvalue is not given: with lr_policy \"multistep\" the rate never "
+                          "changes"},
+               0),
+        solver("NoGammaOfInv", "lr_policy: 'inv' power: 0.75",
+               {kSolver + "gamma is not given: with lr_policy \"inv\" the rate never changes"}, 0),
+        solver("NoPowerOfPoly", "lr_policy: 'poly'",
+               {kSolver + "power is not given: with lr_policy \"poly\" the rate never changes"}, 0),
         solver("Diverges", "base_lr: 1e10 max_iter: 50",
                {"the loss, ",
                 "is not finite; the first that is not: @/net.prototxt:5: layer 'loss' "
                 "(EuclideanLoss): top 'loss' is not finite",
                 "A lower base_lr"},
                7),
+    }),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    SolverWithoutLoss, BadInput,
+    all({
+        Case{"IsWarned",
+             {{"net.prototxt", kLearns.substr(0, kLearns.find("layer { name: 'loss'"))},
+              {"solver.prototxt",
+               "net: '@/net.prototxt' base_lr: 1 lr_policy: 'fixed' max_iter: 1 snapshot_prefix: "
+               "'@/s' snapshot_after_train: false"}},
+             {"train", "--solver=@/solver.prototxt", "--threads=1"},
+             0,
+             {kSolver + "net '' has no loss in phase TRAIN: nothing is learned. A loss layer, such "
+                        "as SoftmaxWithLoss, or a loss_weight makes one"}},
     }),
     name_of);
 

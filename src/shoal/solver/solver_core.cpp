@@ -76,6 +76,7 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
   if (!options.device) warn_of_gpu_fields(param, options.name);
   seed_ = pick_seed(param);
   build_net();
+  warn_of_no_loss(*net, options.name);
   updater = options.make_updater ? options.make_updater(*net)
                                  : make_local_updater(param, options.name, *net);
   policy = updater->policy();
