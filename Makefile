@@ -50,6 +50,9 @@ LDLIBS   += $(HDF5_LIBS)
 endif
 OFF      := $(if $(filter 1,$(CUDA)),,cuda)
 ifeq ($(CUDA),1)
+ifeq ($(strip $(NVCC)),)
+$(error CUDA=1 needs nvcc, and there is none in $(CUDA_HOME)/bin or PATH: set CUDA_HOME or NVCC)
+endif
 LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -Wl,-rpath,$(CUDA_HOME)/lib64   # there cuBLAS and cuDNN are looked for
 CU_OBJ   := $(patsubst %.cu,$(BUILD)/%.o,$(sort $(shell find src -name '*.cu')))
 endif
@@ -139,7 +142,8 @@ build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/t
 	@test -n "$$(find -L $$(clang++ -print-resource-dir) -name 'libclang_rt.fuzzer-*' 2>/dev/null)" || { echo "make fuzz needs clang's libclang_rt.fuzzer (apt install libclang-rt-dev, or llvm's compiler-rt)"; exit 1; }
 	@echo '  CXX  $<'; clang++ -O1 -g -std=c++20 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -o $@
 $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
-	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
+	@mkdir -p $(@D); command -v $(firstword $(PROTOC)) > /dev/null || { echo 'make needs $(PROTOC): scripts/install_packages.sh installs what is missing'; exit 1; }
+	@echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
 $(BUILD)/pch/src.h.gch: private CXXFLAGS += -I.
 $(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
 $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)

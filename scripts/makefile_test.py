@@ -45,12 +45,14 @@ class Tree(unittest.TestCase):
         time.sleep(0.02)
         self.write(name, text.replace(old, new))
 
-    def make(self, *words):
-        """What the compiler was asked for: the lines that make prints, by their first word."""
+    def make(self, *words, code=0):
+        """What the compiler was asked for: the lines that make prints, by their first word. Of a failure, all that make prints."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(('MAKE', 'MFLAGS', 'BUILD'))}
-        made = subprocess.run(['make', *words, 'OPT=-O0', 'UNITY=40', 'CUDA=0', 'OPENMP=0', 'OPENCV=', 'DNN=', 'LDLIBS='],
+        made = subprocess.run(['make', 'CUDA=0', *words, 'OPT=-O0', 'UNITY=40', 'OPENMP=0', 'OPENCV=', 'DNN=', 'LDLIBS='],
                               cwd=self.root, env=clean, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.assertEqual(made.returncode, 0, made.stdout)
+        self.assertEqual(made.returncode, code, made.stdout)
+        if code:
+            return made.stdout
         return re.findall(r'^  (CXX|PCH|AR|LD) +(\S+)', made.stdout, re.MULTILINE)
 
     def says(self, program):
@@ -58,6 +60,12 @@ class Tree(unittest.TestCase):
 
 
 class Make(Tree):
+    def test_names_the_programs_that_are_missing(self):
+        self.write('src/shoal/proto/small.proto', 'syntax = "proto2";\n')
+        self.assertIn('make needs nosuch: scripts/install_packages.sh installs what is missing', self.make('PROTOC=nosuch', code=2))
+        self.assertIn('CUDA=1 needs nvcc, and there is none in /nosuch/bin or PATH: set CUDA_HOME or NVCC',
+                      self.make('CUDA=1', 'CUDA_HOME=/nosuch', 'NVCC=', code=2))
+
     def test_alone_builds_the_tools(self):
         self.make()
         self.assertEqual(self.says('tools/caffe'), 'twice is 2')
