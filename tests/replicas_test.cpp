@@ -84,14 +84,21 @@ TEST(Replicas, AnErrorOfAnyEndsTheIterationWithIt) {
 TEST(Replicas, WhatWasLearnedBeforeAnErrorIsSaved) {
   const std::string path = records_with("replica_rescue", 9, "no Datum"),
                     prefix = path + "_snapshot";
-  const JobShape shape{
-      .replicas = 2, .stops = {}, .after = [](int, Solver& solver) {
-        EXPECT_FAILS_WITH(
-            "a snapshot has the params of iteration 2, and goes on behind what was read",
-            solver.solve());
-      }};
-  ASSERT_TRUE(
-      train(regression(path, "snapshot: 100 snapshot_prefix: '" + prefix + "'"), shape).ok());
+  const SolverParameter param = regression(path, "snapshot: 100 snapshot_prefix: '" + prefix + "'");
+  const JobShape ended{.replicas = 2, .stops = {}, .after = [](int, Solver& solver) {
+                         EXPECT_FAILS_WITH(
+                             "a snapshot has the state of iteration 2; a run from it "
+                             "reads the same records again",
+                             solver.solve());
+                       }};
+  ASSERT_TRUE(train(param, ended).ok());
+  // the record is mended
+  ASSERT_OK(write_records("datumfile", path, small_records(16), WriteMode::kTruncate));
+  const auto restore = [&](int, Solver& solver) { solver.restore(prefix + "_iter_2.solverstate"); };
+  const JobResult rest = train(param, {.replicas = 2, .stops = {4}, .before = restore}),
+                  whole = train(param, {.replicas = 2, .stops = {4}});
+  ASSERT_TRUE(rest.ok() && whole.ok()) << rest.why() << whole.why();
+  EXPECT_EQ(whole.at(0), rest.at(0));
 }
 
 // An infinite pixel makes the replica's loss and gradients NaN; the solver's own net sees nothing

@@ -1,8 +1,11 @@
 // Runs that go on from a snapshot: the same as one that was not stopped, bit for bit.
 #include <gtest/gtest.h>
 
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
+#include "support/data_files.h"
 #include "support/solver_fixture.h"
 #include "support/solver_rig.h"
 
@@ -10,6 +13,7 @@ namespace shoal::solver_restore_test {
 namespace {
 
 using test::all_params;
+using test::datum;
 using test::LogLines;
 using test::small_solver;
 using test::SolverTest;
@@ -130,6 +134,53 @@ TEST_F(SolverTest, ARunStoppedDuringATestMakesThatTestAgain) {
   EXPECT_EQ(scores_of(log), whole);
   EXPECT_EQ(all_params(solver.net()), params);
 }
+
+struct OddRecord {
+  const char *name, *more;
+  std::size_t at;  // of 40, in order, 8 a pass
+  int label;       // -1: it is no Datum
+  const char* error;
+  int iteration;  // that reads it
+};
+constexpr OddRecord kOddRecords[] = {
+    {"unreadable", "", 20, -1, "is no Datum", 2},
+    {"label_out_of_range", "average_loss: 3", 20, 9, "label 9 of", 2},
+    {"in_the_second_pass", "iter_size: 2", 28, -1, "is no Datum", 1},
+    {"after_a_test", "test_iter: 1 test_interval: 2", 20, -1, "is no Datum", 2},
+};
+class SolverEndedByData : public SolverTest, public testing::WithParamInterface<OddRecord> {};
+
+// The record is mended then, and the run goes on as if it had not been odd.
+TEST_P(SolverEndedByData, ReadsTheSameRecordsAgain) {
+  const OddRecord& odd = GetParam();
+  const auto solver_of = [&](const std::string& prefix) {
+    SolverParameter param =
+        small_solver(data_, folder_ + "/" + prefix, str("max_iter: 6 snapshot: 100 ", odd.more));
+    param.mutable_net_param()->mutable_layer(0)->mutable_data_param()->set_shuffle(false);
+    return std::make_unique<Solver>(param, with_name(prefix));
+  };
+  const auto whole = solver_of("whole");
+  or_throw(whole->solve());
+  const test::Records good = or_throw(test::read_all(*or_throw(open_source("datumfile", data_))));
+  test::Records records = good;
+  records[odd.at].second =
+      odd.label < 0 ? "no Datum" : datum(1, 6, 6, std::string(36, 'x'), odd.label);
+  ASSERT_OK(test::write_records("datumfile", data_, records, WriteMode::kTruncate));
+  const Result<Ending> ended = solver_of("half")->solve();
+  EXPECT_FAILS_WITH(odd.error, ended);
+  EXPECT_FAILS_WITH(str("; a snapshot has the state of iteration ", odd.iteration,
+                        "; a run from it reads the same records again"),
+                    ended);
+  ASSERT_OK(test::write_records("datumfile", data_, good, WriteMode::kTruncate));
+  const auto half = solver_of("half");
+  half->restore(newest_snapshot(folder_ + "/half"));
+  or_throw(half->solve());
+  EXPECT_EQ(all_params(half->net()), all_params(whole->net()));
+  EXPECT_EQ(half->smoothed_loss(), whole->smoothed_loss());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SolverEndedByData, testing::ValuesIn(kOddRecords),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace shoal::solver_restore_test

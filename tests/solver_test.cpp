@@ -263,7 +263,7 @@ TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
     EXPECT_EQ(s.iteration(), 3);
     const bool saved = std::string(after) == "true";
     EXPECT_EQ(
-        ended.error().message.find("a snapshot has the params of iteration 3") != std::string::npos,
+        ended.error().message.find("a snapshot has the state of iteration 3") != std::string::npos,
         saved);
     EXPECT_EQ(newest_snapshot(folder_ + "/bad_" + after) != "", saved);
   }

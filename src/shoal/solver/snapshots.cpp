@@ -78,25 +78,21 @@ std::vector<std::int64_t> iterations_of(const RunState& run, std::int64_t chiefs
 
 std::string Snapshots::own_state() const { return member_state(run_state()).SerializeAsString(); }
 
-void Snapshots::test_begins() { put_states(before_test_.emplace()); }
-
-void Snapshots::put_states(RunState& run) const {
+RunState Snapshots::net_states() const {
+  RunState run;
   for (Net* net : core_.nets()) {
     NetRunState* out = run.add_net();
     out->set_name(run.net_size() == 1 ? "train" : str("test ", run.net_size() - 2));
     put_state(*net, *out);
   }
   for (Net* replica : updater_.replicas()) put_state(*replica, *run.add_replica());
-  updater_.state().put(run);
+  return run;
 }
 
 RunState Snapshots::run_state() const {
-  RunState run;
-  // a test under way is not finished by who goes on: it is done again
-  if (before_test_)
-    run = *before_test_;
-  else
-    put_states(run);
+  // what is under way is not finished by who goes on: it is done again
+  RunState run = before_ ? *before_ : net_states();
+  updater_.state().put(run);
   run.set_version(kRunVersion);
   run.set_iteration(core_.iteration);
   run.mutable_recent_loss()->Add(core_.recent_losses.begin(), core_.recent_losses.end());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/proto/run.pb.h"
@@ -25,13 +26,16 @@ class Snapshots : SolverPart {
   bool is_written() const { return written_at_ == core_.iteration; }  // the present iteration's
   // Returns this member's part of the gather for a snapshot.
   std::string own_state() const;
+  // The states of all nets, replicas included. After settle().
+  RunState net_states() const;
   // A snapshot in the midst of a test has the states from before it: the test is done again by the
   // solver that goes on.
-  void test_begins();
-  void test_ends() { before_test_.reset(); }
+  void test_begins() { before_ = net_states(); }
+  void test_ends() { before_.reset(); }
+  // A snapshot has these states of the nets, not their present ones.
+  void go_back(RunState states) { before_ = std::move(states); }
 
  private:
-  void put_states(RunState& run) const;
   RunState run_state() const;
   SolverState solver_state() const;
   Status write_files(const RunState& run);
@@ -48,7 +52,7 @@ class Snapshots : SolverPart {
 
   std::optional<std::int64_t> written_at_;  // the iteration of the last snapshot
   std::vector<std::int64_t> kept_;          // iterations of this run's snapshots on the disk
-  std::optional<RunState> before_test_;     // states of the nets when the present test began
+  std::optional<RunState> before_;          // states of the nets before what has not ended
 };
 
 }  // namespace shoal

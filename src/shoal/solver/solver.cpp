@@ -8,6 +8,7 @@
 #include "shoal/base/text.h"
 #include "shoal/solver/boundary.h"
 #include "shoal/solver/debug_info.h"
+#include "shoal/solver/last_iteration.h"
 #include "shoal/solver/non_finite.h"
 #include "shoal/solver/reporter.h"
 #include "shoal/solver/snapshots.h"
@@ -29,6 +30,7 @@ struct Solver::Parts {
   Boundary boundary{core, snapshots};
   Tester tester{core, reporter, snapshots, boundary};
   NonFiniteGuard non_finite{core, snapshots};
+  LastIteration last{core, snapshots};
 };
 
 Solver::Solver(const SolverParameter& param, SolverOptions options)
@@ -124,16 +126,17 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   return ending;
 }
 
-// The last whole iteration's params are good whatever the data did then, and are worth
-// saving. A team cannot be asked: others are in another iteration by then, and wait for this one.
+// The last whole iteration's state is good whatever the data did then, and is worth saving. A run
+// from it reads the same records again: they can be mended, and none is left out.
 Error Solver::rescue(Error error) {
-  if (core_.in_team() || error.code != Code::kData || core_.iteration == core_.started_iteration ||
-      !core_.wants_snapshots())
+  if (error.code != Code::kData || core_.iteration == core_.started_iteration ||
+      !parts_->last.can_be_saved())
     return error;
+  parts_->last.go_back();
   const Status saved = snapshot();
   const std::string outcome = saved.ok()
-                                  ? str("a snapshot has the params of iteration ", core_.iteration,
-                                        ", and goes on behind what was read")
+                                  ? str("a snapshot has the state of iteration ", core_.iteration,
+                                        "; a run from it reads the same records again")
                                   : saved.error().message;
   return Error{error.code, str(error.message, "; ", outcome)};
 }
@@ -168,6 +171,7 @@ Result<Ending> Solver::step(std::int64_t n) {
     if (core_.ending) break;
     if (Status status = iterate(); !status.ok()) return status.error();
     ++core_.iteration;  // from here on the number of updates made
+    parts_->last.keep();
     if (const Status status = parts_->boundary.pass(); !status.ok()) return status.error();
   }
   return core_.ending.value_or(Ending::kDone);

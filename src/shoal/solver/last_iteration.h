@@ -1,0 +1,37 @@
+// Keeps the state that a run has between two iterations, so that an iteration that cannot be
+// finished leaves no trace in a snapshot.
+#pragma once
+
+#include <deque>
+#include <optional>
+
+#include "shoal/net/forward_state.h"
+#include "shoal/solver/snapshots.h"
+#include "shoal/solver/solver_core.h"
+
+namespace shoal {
+
+class LastIteration : SolverPart {
+ public:
+  LastIteration(SolverCore& core, Snapshots& snapshots) : SolverPart(core), snapshots_(snapshots) {}
+
+  // Whether a snapshot after an error is possible. A team cannot be asked: others are in another
+  // iteration by then, and wait for this one.
+  bool can_be_saved() const { return !core_.in_team() && core_.wants_snapshots(); }
+  // After an iteration: keeps what the next one's passes change beside gradients, if it can be
+  // saved. Running sums of a device with memory of its own are left out: it would be waited for.
+  void keep();
+  // Takes back what passes have changed since.
+  void go_back();
+
+ private:
+  struct State {
+    RunState nets;
+    ForwardState sums;
+    std::deque<float> losses;
+  };
+  Snapshots& snapshots_;
+  std::optional<State> state_;
+};
+
+}  // namespace shoal
