@@ -178,6 +178,34 @@ TEST_F(Hdf5Snapshot, RestoresBitForBit) {
   EXPECT_EQ(all_params(resumed->net()), all_params(through->net()));
 }
 
+// Refused before there is anything to save.
+TEST_F(Hdf5Snapshot, NeedsNamesThatCanBeGroups) {
+  const auto made = [&](const std::string& conv, const std::string& ip) {
+    SolverParameter param = small_solver(at("data"), at("s"), "snapshot_format: HDF5");
+    for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer()) {
+      if (layer.name() == "conv") layer.set_name(conv);
+      if (layer.name() == "ip") layer.set_name(ip);
+    }
+    return std::make_unique<Solver>(param, with_name("x"));
+  };
+  for (const char* name : {"", ".", "/ip", "ip/", "a//b", "a/./b"})
+    EXPECT_HAS(
+        message_of([&] { made("conv", name); }),
+        str("layer '", name, "' (InnerProduct): an HDF5 model has a group for each layer ",
+            "with params, and '", name, "' cannot be the name of one; give it another name, ",
+            "or leave snapshot_format: HDF5 out"));
+  for (const char* name : {"conv/0", "conv/17/b"})
+    EXPECT_HAS(
+        message_of([&] { made("conv", name); }),
+        str("and '", name, "' is the array ", name[5] == '0' ? "0" : "17", " of layer 'conv'"));
+  for (const char* name : {"conv/0b", "conv0", "conv/b/0", "..", "a.b"}) {
+    const auto solver = made("conv", name);
+    or_throw(solver->step(1));
+    ASSERT_OK(solver->snapshot());
+    made("conv", name)->restore(newest_snapshot(at("s")));
+  }
+}
+
 TEST_F(Hdf5Snapshot, HoldsWhatABinaryOneHolds) {
   ASSERT_OK(trained(3)->snapshot());
   const NetParameter model = read_weights(stem(3) + ".caffemodel.h5");

@@ -7,6 +7,8 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/hdf5_model.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/batch_scaling.h"
 #include "shoal/solver/idle_fields.h"
@@ -42,6 +44,17 @@ void check_prefix(const SolverParameter& param, const std::string& name) {
     throw ConfigError(Code::kSnapshot, name,
                       ": no snapshot could be written under snapshot_prefix '",
                       param.snapshot_prefix(), "': ", writable.error().message);
+}
+
+void check_hdf5_names(const Net& net) {
+  std::vector<std::string> names;
+  for (const auto& layer : net.layers())
+    if (!layer->params().empty()) names.push_back(layer->name());
+  for (const auto& layer : net.layers())
+    if (!layer->params().empty())
+      if (const std::string why = why_no_hdf5_group(layer->name(), names); !why.empty())
+        throw config_error(layer->param(), why,
+                           "; give it another name, or leave snapshot_format: HDF5 out");
 }
 
 }  // namespace
@@ -105,6 +118,7 @@ void SolverCore::build_net() {
               << (param.has_net() ? param.net() : param.train_net());
   net = std::make_unique<Net>(train_net_of(param, options.name, options.share),
                               add_context(options.share), NetOptions{.fuse = !param.debug_info()});
+  if (snapshot_format(param) == SnapshotFormat::kHdf5) check_hdf5_names(*net);
   const std::vector<std::int64_t>& batches = options.share.batches;
   if (batches.empty()) return;
   whole_batch =
