@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "shoal/base/file.h"
+#include "shoal/data/image.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
@@ -349,10 +350,23 @@ TEST_F(BadFiles, NoMemoryIsTheNetsFault) {
       at("net.prototxt"),
       "layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 2000000000 } } }\n"
       "layer { name: 'relu' type: 'ReLU' bottom: 'in' top: 'relu' }\n");
-  expect_refusal({"/bin/sh", "-c",
-                  "ulimit -v 3000000; exec " + tool("time") + " --model=" + at("net.prototxt") +
-                      " --threads=1"},
-                 3, {"time: out of memory"});
+  const auto runs_out = [&](const std::string& name, const std::string& words) {
+    expect_refusal({"/bin/sh", "-c", "ulimit -v 3000000; exec " + tool(name) + " " + words}, 3,
+                   {name + ": out of memory"});
+  };
+  runs_out("time", "--model=" + at("net.prototxt") + " --threads=1");
+  // of pictures: on the main thread and on those of a pool
+  put_file(at("im.png"), or_throw(encode_image({{1, 1, 1}, {7}}, "png")));
+  put_file(at("list"), "im.png 0\n");
+  put_file(at("net.prototxt"),
+           "layer { name: 'data' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
+           "source: '" +
+               at("list") + "' root_folder: '" + at("") +
+               "' new_height: 40000 new_width: 40000 } }\n");
+  runs_out("time", "--model=" + at("net.prototxt") + " --threads=1");
+  runs_out("convert_imageset", "--resize_height=40000 --resize_width=40000 " + at("") + " " +
+                                   at("list") + " " + at("db"));
+  EXPECT_FALSE(fs::exists(at("db")));
 }
 
 // `train 2>&1 | tee log` and Ctrl-C: tee ends first, and the snapshot is still to be written.

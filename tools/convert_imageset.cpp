@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cctype>
 #include <cstdio>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -92,15 +93,21 @@ Converted convert(const std::string& path, int label) {
 std::vector<Converted> convert_all(const std::string& root, std::span<const ListedImage> images) {
   std::vector<Converted> converted(images.size());
   std::atomic<std::size_t> next = 0;
+  std::atomic<bool> no_memory = false;
   const auto work = [&] {
-    for (std::size_t i = next++; i < images.size(); i = next++)
-      converted[i] = convert(root + images[i].path, images[i].label);
+    try {
+      for (std::size_t i = next++; i < images.size(); i = next++)
+        converted[i] = convert(root + images[i].path, images[i].label);
+    } catch (const std::bad_alloc&) {  // no exception may leave a thread
+      no_memory = true;
+    }
   };
   const unsigned threads = FLAGS_threads > 0 ? static_cast<unsigned>(FLAGS_threads)
                                              : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::jthread> pool;
   for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
   pool.clear();  // joins
+  if (no_memory) throw std::bad_alloc();
   return converted;
 }
 

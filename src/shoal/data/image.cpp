@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <opencv2/core.hpp>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
@@ -38,6 +39,19 @@ Result<cv::Mat> decode(std::string_view bytes, Colour colour) {
   }
 }
 
+// Where memory runs out OpenCV throws an exception of its own.
+cv::Mat resized(const cv::Mat& picture, int height, int width) {
+  cv::setNumThreads(0);  // this thread is one of a pool already
+  cv::Mat resized;
+  try {
+    cv::resize(picture, resized, cv::Size(width, height));
+  } catch (const cv::Exception& error) {
+    if (error.code == cv::Error::StsNoMem) throw std::bad_alloc();
+    throw;
+  }
+  return resized;
+}
+
 Image to_image(const cv::Mat& picture) {
   Image image{{picture.channels(), picture.rows, picture.cols}, {}};
   const std::size_t row =
@@ -66,20 +80,14 @@ Result<Image> read_image(const std::string& path, Colour colour, int height, int
   Result<cv::Mat> picture = decode(bytes.value(), colour);
   if (!picture.ok()) return bad(str("the image ", path, " ", picture.error().message));
   if (height == 0 || width == 0) return to_image(picture.value());
-  cv::setNumThreads(0);  // this thread is one of a pool already
-  cv::Mat resized;
-  cv::resize(picture.value(), resized, cv::Size(width, height));
-  return to_image(resized);
+  return to_image(resized(picture.value(), height, width));
 }
 
 Image resize_part(const Image& image, const ImagePart& part, int height, int width) {
   const cv::Mat picture(image.size.height, image.size.width, CV_8UC(image.size.channels),
                         const_cast<std::uint8_t*>(image.pixels.data()));
-  cv::setNumThreads(0);  // this thread is one of a pool already
-  cv::Mat resized;
-  cv::resize(picture(cv::Rect(part.left, part.top, part.width, part.height)), resized,
-             cv::Size(width, height));
-  return to_image(resized);
+  return to_image(
+      resized(picture(cv::Rect(part.left, part.top, part.width, part.height)), height, width));
 }
 
 Result<std::string> encode_image(const Image& image, const std::string& type) {
