@@ -1,6 +1,8 @@
 // HDF5 files: arrays of numbers come back as they were, and errors say why.
 #include "shoal/proto/hdf5.h"
 
+#include <sys/stat.h>
+
 #include "support/hdf5_files.h"
 
 namespace shoal::test::hdf5_test {
@@ -63,6 +65,8 @@ TEST_F(Hdf5Arrays, ErrorsSayTheInnermostReason) {
     return Hdf5File::open(path, Hdf5File::Mode::kRead, Code::kData);
   };
   EXPECT_FAILS_WITH("cannot open " + at("none") + ": No such file", opened(at("none")));
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);  // nothing waits for its other end
+  EXPECT_FAILS_WITH(at("pipe") + " is a pipe", opened(at("pipe")));
   put_file(at("text"), "not one of these files");
   EXPECT_FAILS_WITH(
       "cannot open " + at("text") + " as an HDF5 file: HDF5: file signature not found",

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <numeric>
+#include <filesystem>
 #include <utility>
 
 #include "shoal/base/file.h"
@@ -109,9 +109,9 @@ const char* class_words(H5T_class_t type) {
 }
 
 std::uint64_t count_of(const Hdf5File::Dims& dims) {
-  return std::accumulate(
-      dims.begin(), dims.end(), std::uint64_t{1},
-      [](std::uint64_t a, std::int64_t b) { return a * static_cast<std::uint64_t>(b); });
+  std::uint64_t count = 1;
+  for (const std::int64_t dim : dims) count *= static_cast<std::uint64_t>(dim);
+  return count;
 }
 
 // An array that is open, with its shape.
@@ -148,6 +148,8 @@ Hdf5File::~Hdf5File() {
 Result<Hdf5File> Hdf5File::open(const std::string& path, Mode mode, Code code) {
   if (mode != Mode::kCreate && !file_exists(path))
     return Error{code, str("cannot open ", path, ": ", why_not_opened(path, ENOENT))};
+  if (std::error_code none; std::filesystem::is_fifo(path, none))
+    return Error{code, path + " is a pipe, which cannot be an HDF5 file"};
   const Turn turn;
   // Its own locks would meet AtomicFile's, and some file systems know none.
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
