@@ -74,8 +74,8 @@ constexpr const char* kUsage =
     "record and blob a Datum with\n"
     "float_data (1 x dim x 1) and the record's label. Keys are the record's number in ten digits. "
     "Text has a line a record: key,\n"
-    "label (or -), values. BATCHES 0 reads every record once; no record is written twice. Of "
-    "several clients each reads its share, as in\n"
+    "label (or -), values. BATCHES 0 reads every record once; no record is written twice (but "
+    "HDF5 rows and windows are not counted). Of several clients each reads its share, as in\n"
     "training (its part of the source, or every N-th record with shared_file_system), and writes "
     "OUT_<client> with the records' numbers in\n"
     "the whole as keys; merged, they are what one client alone would have written.";
