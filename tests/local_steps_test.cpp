@@ -159,6 +159,24 @@ TEST(LocalSteps, ResumeFromTheChiefsHistory) {
   EXPECT_NEAR(train(param, one).at(0)[0], (hands[0].w + hands[1].w) / 2, 1e-5);
 }
 
+// Adam's correction goes on where that of the snapshot ended, whichever kind of run wrote it.
+TEST(LocalSteps, AdamCountsTheUpdatesOfItsHistories) {
+  const std::string prefix = fresh_directory("local_adam") + "/snapshot";
+  const SolverParameter param =
+      one_number("type: 'Adam' snapshot: 5 snapshot_prefix: '" + prefix + "'");
+  const auto resume = [&](int, Solver& solver) { solver.restore(prefix + "_iter_5.solverstate"); };
+  for (const MomentumPolicy policy : {MomentumPolicy::kKeep, MomentumPolicy::kReset}) {
+    JobShape rest{.workers = 2, .maker = tried(deltas(3, policy)), .stops = {6}, .before = resume};
+    const JobResult alone = train(param, {.stops = {5, 8}}), job = train(param, rest);
+    ASSERT_TRUE(alone.ok() && job.ok()) << alone.why() << job.why();
+    EXPECT_NEAR(job.at(0)[0], alone.at(1)[0], 1e-6);
+    const JobResult whole = train(param, {.workers = 2, .maker = rest.maker, .stops = {5, 6}}),
+                    later = train(param, rest);
+    ASSERT_TRUE(whole.ok() && later.ok()) << whole.why() << later.why();
+    EXPECT_EQ(whole.at(1), later.at(0));
+  }
+}
+
 // ---- elastic averaging ----
 
 TEST(LocalSteps, ElasticAveragingIsWhatItIsByHand) {

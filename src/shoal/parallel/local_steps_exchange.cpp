@@ -142,8 +142,7 @@ class LocalStepsExchange final : public TableExchange {
 
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
     TableExchange::start_at(iteration, all);
-    own_updates_ =
-        task_.momentum == MomentumPolicy::kReset ? 0 : iteration * std::max(1, task_.steps);
+    own_updates_ = iteration;  // unless the snapshot says what local steps have made
   }
 
   // Weights alone are a worker's own between two exchanges.
