@@ -68,11 +68,14 @@ TEST_F(TeamTest, ATeamLearnsAsOneMachineWithAllItsBatches) {
   }
 }
 
+// Every member has the scores that one process alone would have.
 TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
   for (const auto& [size, batches] : {std::pair{2, 5}, {3, 2}, {4, 1}, {2, 2}}) {
     std::vector<std::vector<TestScore>> scores(static_cast<std::size_t>(size));
     std::vector<int> read(static_cast<std::size_t>(size));
-    const SolverParameter made = plain(4, str("test_interval: 1 test_iter: ", batches), 1);
+    const SolverParameter made = plain(4, str("test_interval: 1 test_iter: ", batches), 3);
+    Solver alone(made, test::with_name("x"));
+    const std::vector<TestScore> want = or_throw(alone.test(0));
     run(size, made, [&](Solver& solver, Team& team) {
       scores[static_cast<std::size_t>(team.index())] = or_throw(solver.test(0));
       Layer& data = *solver.test_nets()[0]->layers()[0];
@@ -80,17 +83,20 @@ TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
           static_cast<unsigned char>(data.save_state()[0]);
     });
     // members with unequal shares know how many records all of them have read
-    const bool unequal = batches > size && batches % size != 0;
+    const bool unequal = batches % size != 0;
     for (int i = 0; i < size; ++i) {
       const int own = batches / size + (i < batches % size);
-      EXPECT_EQ(read[static_cast<std::size_t>(i)], unequal ? batches : own) << i << " of " << size;
+      EXPECT_EQ(read[static_cast<std::size_t>(i)], own == 0 ? 0 : 3 * (unequal ? batches : own))
+          << i << " of " << size;
       ASSERT_EQ(scores[static_cast<std::size_t>(i)].size(), 2u);
-      EXPECT_EQ(scores[static_cast<std::size_t>(i)][0].mean, scores[0][0].mean);
-      EXPECT_EQ(scores[static_cast<std::size_t>(i)][1].mean, scores[0][1].mean);
+      for (std::size_t output : {0u, 1u}) {
+        EXPECT_EQ(scores[static_cast<std::size_t>(i)][output].mean, scores[0][output].mean);
+        EXPECT_NEAR(scores[0][output].mean, want[output].mean, 1e-6) << size << " " << batches;
+      }
     }
-    // records of one each: a whole number of them is right
-    const double right = scores[0][0].mean * batches;
-    EXPECT_NEAR(right, std::round(right), 1e-9);
+    // batches of three records: a whole number of them is right
+    const double right = scores[0][0].mean * batches * 3;
+    EXPECT_NEAR(right, std::round(right), 1e-5);
     EXPECT_GT(scores[0][1].mean, 0.5)
         << "the mean loss of a net that has learned nothing, not a part of it";
   }

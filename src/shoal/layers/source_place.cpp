@@ -115,6 +115,7 @@ std::uint64_t SourcePlace::used_by_all() const {
   const std::int64_t all =
       std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}) * share_.replicas;
   const std::int64_t own = lengths[static_cast<std::size_t>(share_.client)];
+  if (own == 0) return base_;  // it reads nothing, and does not see what the others read
   return base_ + n_ / static_cast<std::uint64_t>(own) * static_cast<std::uint64_t>(all);
 }
 

@@ -143,7 +143,6 @@ void SolverCore::build_test_nets() {
     const int index = static_cast<int>(test_nets.size());
     LOG(INFO) << "Creating test net (#" << index << ")";
     one.test_batches = test_batches(index);
-    if (one.test_batches.back() == 0) one.test_batches.clear();  // some members read nothing
     test_nets.push_back(std::make_unique<Net>(test_net, add_context(one)));
     test_nets.back()->share_weights(*net);
   }
