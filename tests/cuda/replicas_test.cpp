@@ -8,6 +8,8 @@
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/run.h"
+#include "shoal/proto/blob.pb.h"
+#include "support/data_files.h"
 #include "support/device_training.h"
 #include "support/expect.h"
 #include "support/job.h"
@@ -212,6 +214,42 @@ TEST(CudaReplicas, EndWhereThoseOnTheCpuDo) {
   for (const Devices& devices : {fake_gpus(2), same_gpu(2)}) {
     ASSERT_OK(train_on_all(devices, param));
     EXPECT_LE(relative_error(model_of(param, 6), want), 1e-4);
+  }
+}
+
+// A record of NaN comes to the first GPU in the first pass of the second iteration, or to the
+// second in its last.
+TEST(CudaReplicas, SkipWhatThoseOnTheCpuSkip) {
+  for (const int bad : {16, 25}) {
+    SCOPED_TRACE(bad);
+    SolverParameter param =
+        device_solver("cuda_replicas_skip", "max_iter: 4 snapshot: 4 iter_size: 2 on_nan: SKIP");
+    param.clear_clip_gradients();
+    param.clear_test_iter();
+    param.clear_test_interval();
+    const std::string path = param.snapshot_prefix() + "_nan";
+    Records records;
+    for (int i = 0; i < 80; ++i) {
+      Datum datum;
+      datum.set_channels(1), datum.set_height(4), datum.set_width(4);
+      for (int p = 0; p < 16; ++p)
+        datum.add_float_data(i == bad ? std::numeric_limits<float>::quiet_NaN()
+                                      : static_cast<float>((i * 7 + p * 3) % 11));
+      datum.set_label(i % 10);
+      records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
+    }
+    ASSERT_OK(write_records("datumfile", path, records));
+    for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer())
+      if (layer.type() == "Data") layer.mutable_data_param()->set_source(path);
+    const auto train = [&](const Devices& devices) {
+      const LogLines log;
+      EXPECT_TRUE(train_on_all(devices, param).ok());
+      EXPECT_TRUE(log.has("Iteration 1, .*this update is left out \\(1 so far\\).*"));
+      return model_of(param, 4);
+    };
+    const Numbers want = train({&cpu_device(), &cpu_device()});
+    for (const Devices& devices : {fake_gpus(2), same_gpu(2)})
+      EXPECT_LE(relative_error(train(devices), want), 1e-4);
   }
 }
 
