@@ -4,6 +4,10 @@
 #include <filesystem>
 
 #include "shoal/data/image.h"
+#include "shoal/parallel/job_spec.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
 #include "support/train_tool.h"
 
 namespace shoal::test::data_window_train_test {
@@ -85,6 +89,18 @@ TEST_F(DataWindowTrain, TheSolverMayNameTheWindowFile) {
   const Ran ran = train(solver("s", "max_iter: 1 train_source: '" + folder_ + "/other' "));
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, folder_ + "/other has 12 pictures");
+}
+
+// Where the files lie, and whether they are kept in memory, is each machine's own.
+TEST_F(DataWindowTrain, MachinesOfAJobMayHaveTheirPicturesElsewhere) {
+  const auto configuration = [](const std::string& folder, bool cached) {
+    SolverParameter param = parse_solver("base_lr: 0.1 max_iter: 1", "solver");
+    *param.mutable_net_param() = parse_net(data_layer(folder, "TRAIN"), "net");
+    param.mutable_net_param()->mutable_layer(0)->mutable_window_data_param()->set_cache_images(
+        cached);
+    return parallel::configuration_of(parallel::read_job_spec(param, "solver"));
+  };
+  EXPECT_EQ(configuration("/here", false), configuration("/there", true));
 }
 
 TEST_F(DataWindowTrain, ErrorsHaveTheLayersLineAndTheCodeOfData) {

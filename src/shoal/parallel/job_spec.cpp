@@ -29,6 +29,9 @@ void clear_paths(NetParameter& net) {
                    {"source", "mean_file", "backend", "prefetch", "decode_threads", "in_memory"});
     if (layer.has_image_data_param())
       clear_fields(*layer.mutable_image_data_param(), {"source", "mean_file", "root_folder"});
+    if (layer.has_window_data_param())
+      clear_fields(*layer.mutable_window_data_param(),
+                   {"source", "mean_file", "root_folder", "cache_images"});
     if (layer.has_hdf5_data_param()) layer.mutable_hdf5_data_param()->clear_source();
     if (layer.has_hdf5_output_param()) layer.mutable_hdf5_output_param()->clear_file_name();
   }
