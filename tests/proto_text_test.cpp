@@ -104,6 +104,9 @@ TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
   EXPECT_EQ(net_error("layer { ceil_mode: true }"),
             "n.prototxt:1:9: LayerParameter has no field 'ceil_mode'; it belongs to OpenCV and "
             "forks (pooling_param only)");
+  EXPECT_HAS(net_error("layer { memory_data_param { shared_file_system: true } }"),
+             "no field 'shared_file_system'; it belongs to Poseidon (of layers that read a source "
+             "only)");
 }
 
 TEST(ProtoText, SegNetsAndPspNetsFieldsAreNamedAsTheirs) {

@@ -41,7 +41,7 @@ constexpr ForkField kForkFields[] = {
     {"backward_math", "NVIDIA's fork"},
     {"solver_data_type", "NVIDIA's fork"},
     {"min_lr", "NVIDIA's fork"},
-    {"shared_file_system", "Poseidon (data_param and image_data_param only)"},
+    {"shared_file_system", "Poseidon (of layers that read a source only)"},
     {"layer_blobs_global_idx", "Poseidon (solver only)"},
     {"blob_mode", "Poseidon"},
     {"global_id", "Poseidon"},
