@@ -144,6 +144,34 @@ TEST_P(ShareLayers, TestsReadWhatOneProcessWouldRead) {
   EXPECT_EQ(all, take(alone, kTests * 4));
 }
 
+// Two batches among four clients, two of which read nothing, then among two others, then one.
+TEST_P(ShareLayers, TestsGoOnAmongOtherClients) {
+  constexpr int kBatch = 3, kTests = 3;
+  kind().write(path_, 0, 23);
+  if (!kind().by_processes) return;
+  const std::string one = layer(str(kShared, "batch_size: ", kBatch));
+  DataRig alone(one, 5, TEST);
+  std::vector<std::string> states;
+  for (const std::vector<std::int64_t>& batches :
+       {std::vector<std::int64_t>{1, 1, 0, 0}, {1, 1}, {2}}) {
+    const Seen first = take(alone, kTests * 2).front();
+    std::vector<std::string> next;
+    for (std::size_t c = 0; c < batches.size(); ++c) {
+      DataRig rig(one, 5, TEST,
+                  Share{.client = static_cast<int>(c),
+                        .clients = static_cast<int>(batches.size()),
+                        .test_batches = batches});
+      if (!states.empty()) ASSERT_OK(rig.layer().load_states("", {states.begin(), states.end()}));
+      const std::vector<Seen> taken = take(rig, kTests * static_cast<int>(batches[c]));
+      if (c == 0) {
+        EXPECT_EQ(taken.front(), first) << batches.size();
+      }
+      next.push_back(rig.layer().save_state());
+    }
+    states = next;
+  }
+}
+
 TEST_P(ShareLayers, WeightsAreDividedAmongReplicas) {
   kind().write(path_, 0, 12);
   if (!kind().by_processes) return;
