@@ -69,6 +69,19 @@ TEST(FilterTraining, LearnsTestsAndRestoresToTheBit) {
   EXPECT_EQ(train_alone(param, param.snapshot_prefix() + "_iter_30.solverstate"), whole);
 }
 
+TEST(FilterTraining, TheBestModelIsFoundByAnOutputWithAMean) {
+  const SolverParameter param =
+      choosy_solver("filter_best", "test_iter: 1 test_interval: 1 snapshot_best: 'a_prob max'");
+  try {
+    Solver(param, with_name("choosy"));
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_HAS(error.what(),
+               "no output 'a_prob' of one size, of which a mean could be taken; such are accuracy, "
+               "loss");
+  }
+}
+
 // Each of two workers, or replicas, has as many selected items in each iteration as the other: so
 // the mean of their gradients is that of the whole batch.
 TEST(FilterTraining, WorkersAndReplicasLearnAsOneNet) {

@@ -41,13 +41,18 @@ Tester::Tester(SolverCore& core, Reporter& reporter, Snapshots& snapshots, Bound
         "'; it must be the name of a test net's output and max or min, like \"accuracy max\"");
   if (core_.test_nets.empty())
     throw ConfigError(Code::kConfig, options_.name, ": snapshot_best needs a test net");
+  const Net& net = *core_.test_nets[0];
   std::vector<std::string> names;
-  for (const Blob* output : core_.test_nets[0]->outputs_of_one_size())
-    names.push_back(output->name);
-  if (std::find(names.begin(), names.end(), words[0]) == names.end())
+  for (const Blob* output : net.outputs_of_one_size()) names.push_back(output->name);
+  if (std::ranges::find(names, words[0]) == names.end()) {
+    const bool varies =
+        std::ranges::find(net.outputs(), words[0], &Blob::name) != net.outputs().end();
     throw ConfigError(Code::kConfig, options_.name, ": snapshot_best: the test net has no output '",
-                      words[0], "'", did_you_mean(words[0], names), "; its outputs are ",
+                      words[0], "'",
+                      varies ? " of one size, of which a mean could be taken; such are "
+                             : did_you_mean(words[0], names) + "; its outputs are ",
                       join(names));
+  }
   best_output_ = words[0];
   best_is_largest_ = words[1] == "max";
 }
