@@ -1,20 +1,32 @@
 #include "shoal/solver/last_iteration.h"
 
+#include <algorithm>
+
 namespace shoal {
+namespace {
+
+// Whether layers of the net have states in the memory of a device.
+bool waits_for_device(Net& net) {
+  return !net.context().device().is_host() &&
+         std::ranges::any_of(net.layers(), [](const auto& one) { return !one->carried().empty(); });
+}
+
+}  // namespace
 
 void LastIteration::keep() {
-  if (!can_be_saved()) return;
+  if (!can_be_saved() || waits_for_device(net_)) return;
   if (!state_) state_.emplace();
   state_->nets = snapshots_.net_states();
   if (net_.context().device().is_host()) state_->sums.save(net_);
   state_->losses = core_.recent_losses;
 }
 
-void LastIteration::go_back() {
-  if (!state_) return;
+bool LastIteration::go_back() {
+  if (!state_) return false;
   snapshots_.go_back(state_->nets);
   if (net_.context().device().is_host()) state_->sums.restore(net_);
   core_.recent_losses = state_->losses;
+  return true;
 }
 
 }  // namespace shoal

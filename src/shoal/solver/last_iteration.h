@@ -19,10 +19,11 @@ class LastIteration : SolverPart {
   // iteration by then, and wait for this one.
   bool can_be_saved() const { return !core_.in_team() && core_.wants_snapshots(); }
   // After an iteration: keeps what the next one's passes change beside gradients, if it can be
-  // saved. Running sums of a device with memory of its own are left out: it would be waited for.
+  // saved. A device with memory of its own would be waited for: of one, running sums are left out,
+  // and nothing is kept of a net that carries states from pass to pass.
   void keep();
-  // Takes back what passes have changed since.
-  void go_back();
+  // Takes back what passes have changed since; false: nothing was kept.
+  bool go_back();
 
  private:
   struct State {

@@ -132,12 +132,12 @@ Error Solver::rescue(Error error) {
   if (error.code != Code::kData || core_.iteration == core_.started_iteration ||
       !parts_->last.can_be_saved())
     return error;
-  parts_->last.go_back();
+  const char* const rest = parts_->last.go_back() ? "; a run from it reads the same records again"
+                                                  : "; a run from it goes on behind what was read";
   const Status saved = snapshot();
-  const std::string outcome = saved.ok()
-                                  ? str("a snapshot has the state of iteration ", core_.iteration,
-                                        "; a run from it reads the same records again")
-                                  : saved.error().message;
+  const std::string outcome =
+      saved.ok() ? str("a snapshot has the state of iteration ", core_.iteration, rest)
+                 : saved.error().message;
   return Error{error.code, str(error.message, "; ", outcome)};
 }
 
