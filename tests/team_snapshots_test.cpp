@@ -122,5 +122,22 @@ TEST_F(TeamTest, TheBestModelIsTheTeams) {
   EXPECT_GT(read_run_state(run_path(snapshot_stem(folder_ + "/s", 4))).best_value(), 0);
 }
 
+// The first score is the best of all here. If a member that is new took another for the best, it
+// would wait for the chief's file, and the others would not.
+TEST_F(TeamTest, AMemberThatIsNewKnowsTheBestScore) {
+  const SolverParameter made =
+      plain(8, "test_iter: 2 test_interval: 1 snapshot_best: 'loss max' base_lr: 0.1");
+  Solver alone(made, test::with_name("x"));
+  or_throw(alone.step(10));
+  const auto memory = or_throw(alone.save_state());
+  test::LogLines lines;
+  run(2, made, [&](Solver& solver, Team& team) {
+    solver.restore_state(team.chief() ? memory.get() : nullptr,
+                         {.iteration = 10, .iterations = {}, .same_members = false});
+    or_throw(solver.step(2));
+  });
+  EXPECT_FALSE(lines.has("Best loss.*"));
+}
+
 }  // namespace
 }  // namespace shoal::team_snapshots_test

@@ -332,7 +332,8 @@ void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
                     states_of_all(all, 0), file);
   }
   updater_.state().take(all, file);
-  if (own) take_history(own->run);
+  // all must judge a test alike: a member that is new has the chief's best score
+  take_history(own ? own->run : all);
 }
 
 Status Snapshots::gather_states(RunState& run) {
