@@ -256,5 +256,25 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   EXPECT_HAS(run_program(job.joining(path)).err, "no job can be joined at 127.0.0.1:");
 }
 
+// Rank 1 is not there yet.
+TEST_F(ProcessMembership, WhoDoesNotBelongIsRefusedBeforeTheJobBegins) {
+  const std::string path = solver("waits", ""), other = solver("differs", "momentum2: 0.5");
+  JobProcesses job(fresh_directory("process_membership_early"), "bw");
+  job.start(0, path);
+  const Ran differs = run_program(job.joining(other));
+  EXPECT_EQ(differs.code, 3) << differs.err;
+  EXPECT_HAS(differs.err, "trains with 'momentum2: 0.5' where rank 0");
+  const Ran far = run_program(job.joining(path, {"--role=both", "--advertise=127.0.0.1:1"}));
+  EXPECT_EQ(far.code, 6) << far.err;
+  EXPECT_HAS(far.err, "process 0 cannot reach the server that wants to join");
+  job.start(1, path);
+  ASSERT_TRUE(job.says(0, "Iteration 3 ("));
+  job.signal(0, SIGINT);
+  for (const std::size_t rank : {0u, 1u}) {
+    const Ran ran = job.wait(rank).ran;
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+}
+
 }  // namespace
 }  // namespace shoal::test::process_membership_test

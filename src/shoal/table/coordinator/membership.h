@@ -70,7 +70,9 @@ class Membership {
   std::string why_not_all() const;
   void refuse(Rank rank, const Error& error) {
     members.say(rank, Refuse{error.code, error.message});
-    if (!roster_) end(error, rank);
+    // one that joins, for which the job does not wait
+    const bool has_enrolled = rank < members.size() && !members.is_founding(rank);
+    if (!roster_ && !has_enrolled) end(error, rank);
   }
   void begin();
   std::string why_it_stays(Rank rank) const;

@@ -59,8 +59,8 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
 // ---- peers ----
 
 // Puts the host that a connection comes from into the address of its Join, if that names none.
-// Dials a server that joins a running job: if the workers could not reach it, the job would end
-// with it. Its message is handled once it was reached.
+// Dials a server that the job did not begin with: if the workers could not reach it, the job would
+// end with it. Its message is handled once it was reached.
 bool CoordinatorHost::waits_until_reached(Rank rank, Message& message) {
   Ask* const ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin) return false;
@@ -70,7 +70,7 @@ bool CoordinatorHost::waits_until_reached(Rank rank, Message& message) {
     join.value().address = join_address(hosts_[rank], port);
     ask->body = encode(join.value());
   }
-  if (coordinator_.roster() == nullptr || !join.value().server) return false;
+  if (rank < process_.options.processes || !join.value().server) return false;
   const auto [known, is_new] = reached_.try_emplace(rank, false);
   if (!is_new) return !known->second;
   reach(
