@@ -70,6 +70,18 @@ TEST(Service, NamesTheCoordinatorThatIsMissing) {
   EXPECT_EQ(alone.error().code, Code::kTimeout);
 }
 
+// It has ended since it gave a rank. No wait for others to join is due then.
+TEST(Service, AJobThatIsGoneCannotBeJoined) {
+  JobOverTcp cluster("bw");
+  cluster.options[1].joins = true;
+  cluster.options[1].connect = std::chrono::milliseconds(100);
+  const auto late = Service::create(cluster.options[1]);
+  EXPECT_FAILS_WITH("the job that gave this process its rank is gone: no coordinator at " +
+                        cluster.options[1].coordinator,
+                    late);
+  EXPECT_EQ(late.error().code, Code::kPeer);
+}
+
 TEST(Service, NamesAPortThatIsTaken) {
   JobOverTcp cluster("b");
   const auto first = Service::create(cluster.options[0]);

@@ -13,8 +13,10 @@ CoordinatorClient::CoordinatorClient(ProcessState& process, IoThreads& threads,
       peer_(process, strand_, Purpose::kCoordination, 0, *this) {}
 
 void CoordinatorClient::dial(const std::string& address) {
-  // The wait for all to join ends before that, with better words.
-  const auto within = process_.options.start + 2 * process_.options.reconnect;
+  // The wait for all to join ends before that, with better words. A job that goes on is there.
+  const auto within = process_.options.joins
+                          ? process_.options.connect
+                          : process_.options.start + 2 * process_.options.reconnect;
   strand_.post([this, address, within] { peer_.dial(address, within); });
 }
 
@@ -52,7 +54,8 @@ void CoordinatorClient::lost(Peer& peer, const Error& error) {
   const std::string coordinator =
       heard_
           ? str(process_.name_of(0, peer.heard_clock()), ", which holds the coordinator, is lost: ")
-          : str("no coordinator at ", process_.options.coordinator, ": ");
+          : str(process_.options.joins ? "the job that gave this process its rank is gone: " : "",
+                "no coordinator at ", process_.options.coordinator, ": ");
   process_.fail({error.code, coordinator + error.message});
 }
 
