@@ -238,6 +238,26 @@ TEST(ServiceFault, ASilentPeerIsGivenUp) {
   silence(0);
 }
 
+// Worker 1 is the first to find the coordinator silent, and leaves: it is not what worker 2 blames.
+TEST(ServiceFault, TheOneThatLeavesSincePeersAreSilentIsNotBlamed) {
+  JobOverTcp cluster("bbb", true);
+  for (auto& options : cluster.options) {
+    options.reconnect = milliseconds(100);
+    options.stall_abort = milliseconds(&options == &cluster.options[1] ? 4000 : 5000);
+  }
+  Training training{.iterations = 1'000'000};
+  training.at = [&](Table& table, Clock clock, Want) {
+    if (table.worker() == 0 && clock == 5) cluster.proxy(0).hold();
+  };
+  const auto results = cluster.train_all(training);
+  for (const std::size_t worker : {1, 2}) {
+    ASSERT_FALSE(results[worker].ok());
+    EXPECT_EQ(results[worker].error().code, Code::kTimeout) << results[worker].error().message;
+    EXPECT_HAS(results[worker].error().message, "rank 0");
+    EXPECT_HAS(results[worker].error().message, "Nothing was heard");
+  }
+}
+
 TEST(ServiceFault, ASlowWorkerIsNotASilentOne) {
   JobOverTcp cluster("bb");
   for (auto& options : cluster.options) {

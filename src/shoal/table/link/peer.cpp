@@ -107,17 +107,19 @@ void Peer::ended(const Link* link, const Status& error) {
   if (channel_) channel_->closed();
   owner_.paused();
   if (process_.over()) return;
-  // A process that left in order is reported by the process that made it leave; if not, here.
-  if (error.ok()) return expect_again(broken("it left before the job was done"));
+  // A process that left in order is reported by the process that made it leave. If that is silent,
+  // this process finds it out a heartbeat or two later.
+  const milliseconds soon = 2 * process_.link_options().heartbeat;
+  if (error.ok()) return expect_again(broken("it left before the job was done"), soon);
   if (error.error().code == Code::kTimeout) return lose(error.error());
   if (address_.empty())
-    expect_again(error.error());
+    expect_again(error.error(), {});
   else
     redial(error.error());
 }
 
-void Peer::expect_again(const Error& why) {
-  home_.after(process_.options.reconnect, [this, links = links_, why] {
+void Peer::expect_again(const Error& why, milliseconds longer) {
+  home_.after(process_.options.reconnect + longer, [this, links = links_, why] {
     if (links == links_) lose(why);
   });
 }

@@ -94,7 +94,7 @@ class Peer final : public LinkOwner {
   Status hear(const Link* from, Message&& message);
   void ended(const Link* link, const Status& error);
   void redial(const Error& why);
-  void expect_again(const Error& why);
+  void expect_again(const Error& why, milliseconds longer);
   void lose(const Error& error);
   std::shared_ptr<Link> drop(const Link* link);
   milliseconds left() const { return std::chrono::duration_cast<milliseconds>(deadline_ - now()); }
