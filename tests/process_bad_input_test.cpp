@@ -75,6 +75,27 @@ TEST_F(ProcessBadInput, AnotherMachinefileOnOneRankIsNamedWithBothLines) {
   }
 }
 
+// Each reads its records by what it is told alone: some would be read twice, and others not at all.
+TEST_F(ProcessBadInput, OtherSharesOfOneRankAreNamedWithBothValues) {
+  put_part(0, 12), put_part(1, 12);
+  put_file(folder_ + "/shares", "0 0.25\n0.25 1\n");
+  const std::pair<std::string, const char*> cases[] = {
+      {"--data_sharding=" + folder_ + "/shares", "replicas: 1, shares: 0.25 0.75"},
+      {"--replicas=2", "replicas: 2, shares: none"}};
+  for (const auto& [flag, words] : cases) {
+    JobProcesses job(folder_, "bb");
+    const std::string path = solver("shares", "");
+    job.start(0, path);
+    job.start(1, path, {flag});
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const Ran ran = job.wait(rank).ran;
+      EXPECT_EQ(ran.code, 2) << ran.err;
+      EXPECT_HAS(ran.err,
+                 str("worker 1 has '", words, "' where worker 0 has 'replicas: 1, shares: none'"));
+    }
+  }
+}
+
 TEST_F(ProcessBadInput, AHostThatCannotBeResolvedIsNamed) {
   put_part(0, 12), put_part(1, 12);
   const std::string path = solver("good", "");

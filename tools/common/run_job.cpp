@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "common/first_here.h"
@@ -134,6 +135,22 @@ void compare_parts(const Records& records, Team& team) {
                << " records: who has the fewest reads each of them more often than others theirs";
 }
 
+// Compares what each process is told for itself, and by which it takes its records out of those
+// that all share. The chief says where it differs.
+void compare_shares(int replicas, const std::vector<double>& weights, Team& team) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<std::string> shares;
+  for (const double weight : weights) shares.push_back(str(weight / all));
+  const std::vector<std::string> said = or_throw(team.gather(str(
+      "replicas: ", replicas, ", shares: ", shares.empty() ? "none" : shoal::join(shares, " "))));
+  for (std::size_t worker = 1; worker < said.size(); ++worker)
+    if (said[worker] != said[0])
+      throw ConfigError(Code::kUsage, "worker ", worker, " has '", said[worker],
+                        "' where worker 0 has '", said[0],
+                        "': --replicas, the number of GPUs, and --data_sharding or weight= must be "
+                        "the same for all workers");
+}
+
 // By which its files are told from those of others: its number, or, where numbers may have been
 // others' before, its rank, which no other process has.
 int name_of_worker(const table::Table& table) {
@@ -202,12 +219,13 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
       const double work = contribution_weight(solver, request.job.name, net.context().share());
       return make_emulated(std::move(updater), net, solver.iter_size(), work * seconds);
     };
-  options.before = [&request](Team& team, const Share& share) {
+  options.weights = worker_weights(flags, place);
+  options.before = [&request, weights = options.weights](Team& team, const Share& share) {
+    compare_shares(share.replicas, weights, team);
     compare_parts(records_for(request, share), team);
   };
   options.measure_servers = request.placement == "measured";
   if (request.placement.empty()) options.bandwidths = parallel::server_bandwidths(place.machines);
-  options.weights = worker_weights(flags, place);
   options.records = [&request](const Share& share) {
     return epoch_of_job(records_for(request, share), share);
   };
