@@ -96,6 +96,21 @@ TEST_F(ProcessBadInput, OtherSharesOfOneRankAreNamedWithBothValues) {
   }
 }
 
+// It would leave at the end of the profile, and the other would wait for it.
+TEST_F(ProcessBadInput, AProfileAloneIsForAllOrForNone) {
+  put_part(0, 12), put_part(1, 12);
+  const std::string path =
+      solver("profile", "scheme { type: 'grouped' group_by: SPEED profile_iterations: 4 }");
+  JobProcesses job(folder_, "bb");
+  job.start(0, path);
+  job.start(1, path, {"--profile_only"});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const Ran ran = job.wait(rank).ran;
+    EXPECT_EQ(ran.code, 3) << ran.err;
+    EXPECT_HAS(ran.err, "trains with 'profile_only: true' where rank 0");
+  }
+}
+
 TEST_F(ProcessBadInput, AHostThatCannotBeResolvedIsNamed) {
   put_part(0, 12), put_part(1, 12);
   const std::string path = solver("good", "");

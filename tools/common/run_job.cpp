@@ -358,7 +358,9 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
   if (!request.pace_json.empty()) options.on_round = writer_of(request.pace_json);
-  options.configuration = parallel::configuration_of(own.job) + machines_text(place);
+  // a worker that ends with the profile must not leave others that train
+  options.configuration = parallel::configuration_of(own.job) +
+                          (own.profile_only ? "profile_only: true\n" : "") + machines_text(place);
   options.scheme = first_scheme(own.job).words();
   options.seed = own.job.solver.random_seed() >= 0
                      ? static_cast<std::uint64_t>(own.job.solver.random_seed())
