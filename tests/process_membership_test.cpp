@@ -219,6 +219,25 @@ TEST_F(ProcessMembership, FromOneToThreeAndBack) {
   EXPECT_EQ(chief.code, 0) << chief.err;
 }
 
+TEST_F(ProcessMembership, ASignalToAServerAloneIsForAll) {
+  const std::string path = solver("signals", "");
+  for (const auto& [number, code] : {std::pair{SIGUSR1, 75}, {SIGINT, 0}, {SIGHUP, 75}}) {
+    SCOPED_TRACE(number);
+    JobProcesses job(fresh_directory("process_membership_signals"), "bsw");
+    job.start_all(path);
+    ASSERT_TRUE(job.says(0, "Iteration 3 ("));
+    job.signal(1, number);
+    if (number == SIGHUP) {
+      ASSERT_TRUE(job.says(0, "Snapshotting to"));
+      job.signal(0, SIGTERM);
+    }
+    for (const std::size_t rank : {0u, 1u, 2u}) {
+      const Ran ran = job.wait(rank).ran;
+      EXPECT_EQ(ran.code, code) << ran.err;
+    }
+  }
+}
+
 // Nothing of this disturbs the job.
 TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"),

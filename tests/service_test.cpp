@@ -328,7 +328,7 @@ TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextGeneration) {
   };
   const std::vector<Status> results = cluster.run([&](std::size_t, Service& service) -> Status {
     if (!service.table()) {
-      const Status status = service.serve([&] { return leave.load(); });
+      const Status status = service.serve([&] { return table::Wish{.leaves = leave.load()}; });
       left = service.left();
       return status;
     }

@@ -314,9 +314,14 @@ void warn_of_job_flags() {
 }
 
 Status serve(table::Service& service) {
-  return service.serve([] {
-    const Action action = take_signal();
-    return action == Action::kRequeue || action == Action::kLeave;
+  return service.serve([]() -> table::Wish {
+    switch (take_signal()) {
+      case Action::kStop: return {.want = table::Want::kStop};
+      case Action::kSnapshot: return {.want = table::Want::kSnapshot};
+      case Action::kRequeue: return {.want = table::Want::kRequeue};
+      case Action::kLeave: return {.leaves = true};
+      default: return {};
+    }
   });
 }
 
@@ -374,7 +379,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   if (!table) {
     say_only_warnings(place.rank != 0);
     if (Status status = serve(*service); !status.ok()) throw ConfigError(status.error());
-    return service->left() ? static_cast<int>(Code::kRequeue) : 0;
+    return service->left() || service->requeued() ? static_cast<int>(Code::kRequeue) : 0;
   }
   say_only_warnings(table->worker() != 0);
   own.job.solver.set_random_seed(static_cast<std::int64_t>(service->roster().seed));

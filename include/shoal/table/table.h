@@ -190,6 +190,13 @@ std::string validate(const ServiceOptions& options);
 // another token.
 Result<Rank> enroll(const ServiceOptions& options);
 
+// The wish of a server alone: a snapshot or a stop of the whole job, never kRegroup; or to leave,
+// as it does when its rows are elsewhere. Where it cannot be spared all stop.
+struct Wish {
+  Want want = Want::kNothing;
+  bool leaves = false;
+};
+
 // The table service in one process of a job: the listener, the coordinator in process 0, a shard in
 // servers, a Table in workers.
 class Service {
@@ -205,12 +212,13 @@ class Service {
   virtual std::uint16_t port() const = 0;  // listened on
   // The worker's table; null in a process that is a server alone.
   virtual Table* table() = 0;
-  // A server alone stays here until the job is done or failed. `interrupted` is asked a few times a
-  // second; true: it wants to leave, and does so when its rows are elsewhere; where it cannot be
-  // spared the whole job stops.
-  virtual Status serve(const std::function<bool()>& interrupted) = 0;
+  // A server alone stays here until the job is done or failed. `wish` is asked a few times a
+  // second, until the server is to leave, or all are to stop and be continued.
+  virtual Status serve(const std::function<Wish()>& wish) = 0;
   // This process has left the job, which goes on.
   virtual bool left() const = 0;
+  // The job, of which this server alone was a part, has stopped and is to be continued.
+  virtual bool requeued() const = 0;
 };
 
 }  // namespace shoal::table

@@ -83,6 +83,7 @@ class Agreement {
       return;
     open_ = false;
     if (active.empty()) return;
+    requeues_ = requeues_ || want_ == Want::kRequeue;
     if (apart_) align();
     Clock agreed = want_ == Want::kRegroup && !apart_ ? ended_ : 0;
     if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
@@ -105,6 +106,8 @@ class Agreement {
   // Where a bound keeps the workers together: they stop before their iteration `clock`. A worker
   // may yet be on its way to one stop when the next is agreed on.
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
+  // All stop, to be continued.
+  bool requeues() const { return requeues_; }
   // Not all have said yet where they pause.
   bool open() const { return open_; }
   // Workers apart are on their way to a meeting.
@@ -145,6 +148,7 @@ class Agreement {
   const SchemeSpec& scheme_;
   std::map<Rank, std::pair<Clock, Want>> wanted_;  // last, and at which clock, by rank
   bool open_ = false;
+  bool requeues_ = false;
   Want want_ = Want::kNothing;
   Want put_off_ = Want::kNothing;  // until the next generation, and is agreed on in that
   bool passes_ = false;            // this one does

@@ -21,6 +21,8 @@ Status Coordinator::check(Rank rank, const Ask& ask) {
 Status Coordinator::ask(Rank rank, const Ask& ask) {
   const Member& member = members[rank];
   if (ask.topic == Topic::kLeave) return leave(rank, ask);
+  if (ask.topic == Topic::kPause && !member.works() && ask.body != encode(Want::kRegroup))
+    return finished() ? Status() : agreement.want(rank, ask);
   if (!member.works())
     return members.broken(rank, " is a server alone and asks for ", name_of(ask.topic),
                           ", which is for workers");

@@ -50,8 +50,7 @@ void Membership::join_late(Rank rank) {
 Status Membership::join_again(Rank rank, const Ask& ask) {
   if (members[rank].incarnation == ask.clock) {
     if (in_roster(rank)) members.say(rank, roster_answer(rank));
-    if (finished_ && members[rank].serves())
-      members.say(rank, Directive{.kind = DirectiveKind::kFinished, .text = {}});
+    if (finished_ && members[rank].serves()) members.say(rank, finished_directive());
     return {};
   }
   const std::string host = decode<JoinBody>(ask.body).value().host,
@@ -236,8 +235,7 @@ void Membership::finish() {
        }))
     let_go(rank);
   for (const auto& [rank, clock] : done_at_) members.say(rank, Answer{Topic::kDone, clock, {}});
-  for (const Rank server : members.servers())
-    members.say(server, Directive{.kind = DirectiveKind::kFinished, .text = {}});
+  for (const Rank server : members.servers()) members.say(server, finished_directive());
 }
 
 void Membership::end(Error error, Rank but) {

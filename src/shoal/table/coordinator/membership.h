@@ -79,6 +79,11 @@ class Membership {
   void let_go(Rank rank);
   void take_out(Rank rank);
   void finish();
+  Directive finished_directive() const {
+    return {.kind = DirectiveKind::kFinished,
+            .want = agreement.requeues() ? Want::kRequeue : Want::kNothing,
+            .text = {}};
+  }
   Answer roster_answer(Rank rank) const {
     return {Topic::kJoin, members[rank].incarnation, encode(*roster_)};
   }

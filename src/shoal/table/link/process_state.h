@@ -35,9 +35,10 @@ class ProcessState {
     over_ = true;
     changed.notify_all();
   }
-  void finish() {
+  void finish(Want want = Want::kNothing) {
     MutexLock lock(mutex);
     if (error_) return;
+    requeued_ = want == Want::kRequeue;
     finished_ = over_ = true;
     changed.notify_all();
   }
@@ -47,6 +48,8 @@ class ProcessState {
     finish();
   }
   bool left() const { return left_; }
+  // All have stopped, and are to be continued.
+  bool requeued() const { return requeued_; }
   // The process of this rank has left in order: that its connections end is no loss.
   void let_go(Rank rank) {
     MutexLock lock(mutex);
@@ -96,7 +99,7 @@ class ProcessState {
 
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
-  std::atomic<bool> finished_{false}, over_{false}, left_{false};
+  std::atomic<bool> finished_{false}, over_{false}, left_{false}, requeued_{false};
   std::set<Rank> gone_ GUARDED_BY(mutex);
   std::map<Rank, Clock> heard_ GUARDED_BY(mutex);
   std::map<Rank, Instant> warned_ GUARDED_BY(mutex);

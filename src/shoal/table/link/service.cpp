@@ -19,7 +19,7 @@ class ServiceOverTcp final : public Service {
   const RosterBody& roster() const override { return *process_.roster(); }
   std::uint16_t port() const override { return listener_.port; }
   Table* table() override { return table_.get(); }
-  Status serve(const std::function<bool()>& interrupted) override;
+  Status serve(const std::function<Wish()>& wish) override;
 
  private:
   Result<LinkOwner*> admit(const PeerName& peer);
@@ -28,6 +28,7 @@ class ServiceOverTcp final : public Service {
   void hear(Message&& message);
   void directed(const Directive& directive);
   bool left() const override { return process_.left(); }
+  bool requeued() const override { return process_.requeued(); }
   std::string advertised() const;
 
   ProcessState process_;
@@ -201,7 +202,7 @@ void ServiceOverTcp::directed(const Directive& directive) {
     case DirectiveKind::kAbort: return process_.fail({directive.code, directive.text});
     case DirectiveKind::kPause:
     case DirectiveKind::kAgreed: return coordinator_->pending(directive);
-    case DirectiveKind::kFinished: return process_.finish();
+    case DirectiveKind::kFinished: return process_.finish(directive.want);
     case DirectiveKind::kLeft: break;
   }
   const auto rank = static_cast<Rank>(directive.clock);
@@ -209,15 +210,20 @@ void ServiceOverTcp::directed(const Directive& directive) {
   if (shard_) shard_->let_go(rank);
 }
 
-Status ServiceOverTcp::serve(const std::function<bool()>& interrupted) {
-  for (bool asked = false; !process_.finished();) {
+Status ServiceOverTcp::serve(const std::function<Wish()>& wish) {
+  Clock wishes = 0;
+  for (bool is_last = false; !process_.finished();) {
     if (const Status status =
             process_.wait([this] { return process_.finished(); }, [](double) {}, kInterruption);
         !status.ok() && process_.over())
       return process_.status();
-    if (asked || !interrupted || !interrupted() || process_.finished()) continue;
-    asked = true;
-    coordinator_->send(Ask{.topic = Topic::kLeave, .clock = 0, .body = encode(LeaveBody())});
+    if (is_last || !wish || process_.finished()) continue;
+    const Wish now = wish();
+    is_last = now.leaves || now.want == Want::kRequeue;
+    if (now.leaves)
+      coordinator_->send(Ask{.topic = Topic::kLeave, .clock = 0, .body = encode(LeaveBody())});
+    else if (now.want != Want::kNothing)
+      coordinator_->send(Ask{.topic = Topic::kPause, .clock = ++wishes, .body = encode(now.want)});
   }
   return {};
 }
