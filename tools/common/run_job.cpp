@@ -148,7 +148,8 @@ void compare_shares(int replicas, const std::vector<double>& weights, Team& team
       throw ConfigError(Code::kUsage, "worker ", worker, " has '", said[worker],
                         "' where worker 0 has '", said[0],
                         "': --replicas, the number of GPUs, and --data_sharding or weight= must be "
-                        "the same for all workers");
+                        "the same for all workers; a machine with more GPUs runs a worker on each "
+                        "(slots= and gpus= in the machinefile)");
 }
 
 // By which its files are told from those of others: its number, or, where numbers may have been
