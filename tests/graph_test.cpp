@@ -36,6 +36,22 @@ TEST(GraphTest, RulesChooseLayers) {
   EXPECT_FALSE(rule_matches(rule, state));
 }
 
+TEST(GraphTest, AStageThatLooksLikeAMisspeltOneIsNamed) {
+  const auto words = [](const std::string& stages) {
+    return misspelt_stage(
+        parse_net("name: 'x' state { " + stages +
+                      " } layer { name: 'a' type: 'Input' top: 'a' include { stage: 'dummy' } } "
+                      "layer { name: 'b' type: 'ReLU' exclude { not_stage: 'deploy' } }",
+                  "n"));
+  };
+  EXPECT_EQ(words("stage: 'dummy' stage: 'deploy'"), "");
+  EXPECT_EQ(words("stage: 'dummy' stage: 'dumy'"),
+            "stage 'dumy' is in no rule of net 'x'; did you mean 'dummy'?");
+  EXPECT_EQ(words("stage: 'Deploy'"),
+            "stage 'Deploy' is in no rule of net 'x'; did you mean 'deploy'?");
+  EXPECT_EQ(words("stage: 'val'"), "") << "other nets of the solver may have it";
+}
+
 TEST(GraphTest, IncludeAndExcludeTogetherAreRefusedWithThePlace) {
   const NetParameter net =
       parse_net("layer { name: 'a' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }",

@@ -110,6 +110,22 @@ NetParameter filter_net(const NetParameter& net) {
   return filtered;
 }
 
+std::string misspelt_stage(const NetParameter& net) {
+  std::vector<std::string> known;
+  for (const LayerParameter& layer : net.layer())
+    for (const auto* rules : {&layer.include(), &layer.exclude()})
+      for (const NetStateRule& rule : *rules) {
+        known.insert(known.end(), rule.stage().begin(), rule.stage().end());
+        known.insert(known.end(), rule.not_stage().begin(), rule.not_stage().end());
+      }
+  for (const std::string& stage : net.state().stage()) {
+    if (std::ranges::count(known, stage) > 0) continue;
+    if (const std::string hint = did_you_mean(stage, known); !hint.empty())
+      return str("stage '", stage, "' is in no rule of net '", net.name(), "'", hint);
+  }
+  return "";
+}
+
 NetParameter insert_splits(const NetParameter& net, const NetParameter& whole) {
   const Uses uses = find_uses(net, whole);
   std::map<TopId, int> taken;

@@ -1,6 +1,8 @@
 // Pure functions on the graph of a net: which layers are built, and where blobs are split.
 #pragma once
 
+#include <string>
+
 #include "shoal/proto/net.pb.h"
 
 namespace shoal {
@@ -12,6 +14,10 @@ bool rule_matches(const NetStateRule& rule, const NetState& state);
 // The layers of `net` that belong to its state, each with its phase filled in. Throws ConfigError
 // for a layer with both include and exclude rules.
 NetParameter filter_net(const NetParameter& net);
+
+// "stage 'dumy' is in no rule of net 'x'; did you mean 'dummy'?", of the first stage of the net's
+// state that no rule names and that looks like one of theirs; "" if there is none.
+std::string misspelt_stage(const NetParameter& net);
 
 // `net` with a Split layer after each blob that several bottoms use, or one bottom and the loss.
 // The first use of a blob that also carries a loss weight is the split's first top, which keeps

@@ -25,6 +25,7 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
     : context_(context),
       options_(options),
       definition_(std::make_unique<NetParameter>(filter_net(param))) {
+  if (const std::string words = misspelt_stage(param); !words.empty()) LOG(WARNING) << words;
   if (definition_->layer_size() == 0)
     throw ConfigError(Code::kConfig, "net '", param.name(), "' has no layer in phase ",
                       Phase_Name(param.state().phase()));
