@@ -72,6 +72,16 @@ TEST_F(SolverNonFinite, StopsBeforeTheUpdateAndNamesTheFirstBlob) {
       << "InnerProduct's params";
 }
 
+TEST_F(SolverNonFinite, IsSaidOfThePassBehindTheLastUpdate) {
+  LogLines log;
+  Solver s(solver_with_nan("max_iter: 2 display: 1"), with_name("x"));
+  EXPECT_EQ(or_throw(s.solve()), Ending::kDone);
+  EXPECT_TRUE(
+      log.has("The loss with the last update's params is not finite; the first that is "
+              "not: nan.prototxt:1: layer 'data' .Data.: top 'data' is not finite"));
+  EXPECT_TRUE(log.has("Optimization Done."));
+}
+
 TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
   LogLines log;
   Solver s(solver_with_nan("on_nan: SKIP"), with_name("x"));

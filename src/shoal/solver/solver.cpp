@@ -151,6 +151,10 @@ Status Solver::finish() {
     if (!loss.ok()) return loss.error();
     core_.note_loss(loss.value());
     LOG(INFO) << "Iteration " << core_.iteration << ", loss = " << core_.smoothed_loss();
+    if (!std::isfinite(loss.value()))
+      LOG(WARNING) << "The loss with the last update's params is not finite; the first that is "
+                      "not: "
+                   << core_.net->find_non_finite();
   }
   return core_.falls_on(core_.param.test_interval()) ? parts_->tester.test_all() : Status();
 }
