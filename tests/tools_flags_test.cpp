@@ -36,10 +36,12 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
       {"--momentum=nan", "--momentum=nan: it is a number", 2},
       {"--max_iter=-5", "--max_iter=-5: it is a whole number, 0 or more", 2},
       {"--maxIter=1.5", "--maxIter=1.5: it is a whole number", 2},
-      {"--test=3000000000", "--test=3000000000: it is a whole number", 2},
+      {"--test=2147483648", "--test=2147483648: it is a whole number", 2},
       {"--batch=-1", "--batch is -1", 2},
       {"--train_source=/no/such/data", "/no/such/data", 4},
   };
+  EXPECT_HAS(train(file, {"--max_iter=2", "--maxIter=3"}).err,
+             "--max_iter=2 and --maxIter=3 are one flag with two names, and differ");
   for (const auto& c : wrong) {
     const Ran refused = train(file, {c.flag});
     EXPECT_EQ(refused.code, c.code) << refused.err;

@@ -1,12 +1,12 @@
 #include "common/solver_flags.h"
 
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/job.h"
 #include "common/net_flags.h"
 #include "shoal/base/error.h"
 #include "shoal/base/number.h"
@@ -56,9 +56,7 @@ void set_field(const char* flag, const std::string& text, const char* name,
   if (text.empty()) return;
   const FieldDescriptor* const field = SolverParameter::descriptor()->FindFieldByName(name);
   const bool whole = field->cpp_type() == FieldDescriptor::CPPTYPE_INT32;
-  const double most = whole ? double{std::numeric_limits<std::int32_t>::max()}
-                            : double{std::numeric_limits<float>::max()};
-  const std::optional<double> number = number_in<double>(text, 0, most);
+  const auto number = number_in(text, 0.0, whole ? double{INT32_MAX} : double{FLT_MAX});
   if (!number || (whole && *number != std::trunc(*number)))
     throw ConfigError(Code::kUsage, "--", flag, "=", text, ": it is a ",
                       whole ? "whole number" : "number", ", 0 or more");
@@ -89,6 +87,9 @@ void set_net(const std::string& file, SolverParameter& solver) {
 
 SolverParameter solver_of_flags(SnapshotPrefix prefix) {
   SolverParameter param = read_solver(FLAGS_solver, prefix);
+  one_of("max_iter", FLAGS_max_iter, "iterations", FLAGS_iterations);
+  one_of("max_iter", FLAGS_max_iter, "maxIter", FLAGS_maxIter);
+  one_of("iterations", FLAGS_iterations, "maxIter", FLAGS_maxIter);
   set_fields(param);
 #define FLAG(name, field, what) set_field(#name, FLAGS_##name, #field, param);
   FIELDS(FLAG)
