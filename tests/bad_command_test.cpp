@@ -213,6 +213,12 @@ INSTANTIATE_TEST_SUITE_P(
              2,
              {"unknown back end \"lmbd\"; did you mean 'lmdb'? Known: leveldb, lmdb, datumfile, "
               "text"}},
+        Case{"FeaturesOnNoDevice",
+             {},
+             {"extract_features", "~/model.caffemodel", "~/net.prototxt", "in", "@/out", "1",
+              "lmdb", "gpu"},
+             2,
+             {"'gpu' is neither CPU nor GPU"}},
         Case{"FeaturesTwiceToOnePlace",
              {},
              {"extract_features", "~/model.caffemodel", "~/net.prototxt", "in,in", "@/o,@/o", "1",

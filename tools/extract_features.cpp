@@ -148,6 +148,8 @@ void take_words(const std::vector<std::string>& words) {
   if (words[4].empty() || *end != '\0' || batches < 0 || batches > std::numeric_limits<int>::max())
     throw ConfigError(Code::kUsage, "'", words[4], "' is not a number of batches");
   FLAGS_num_mini_batches = static_cast<int>(batches);
+  if (words.size() > 6 && words[6] != "GPU" && words[6] != "CPU")
+    throw ConfigError(Code::kUsage, "'", words[6], "' is neither CPU nor GPU");
   if (words.size() > 6 && words[6] == "GPU") FLAGS_gpu = words.size() > 7 ? words[7] : "0";
 }
 
