@@ -259,6 +259,9 @@ TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
   EXPECT_HAS(scaling.out, "\n| 2 | ");
   EXPECT_EQ(2, with({"--dry", "--target=accuracy 1"}).code);
   EXPECT_EQ(2, with({"--scaling=2"}).code);
+  const Ran no_scheme = with({"--scheme=spp"});
+  EXPECT_EQ(2, no_scheme.code);
+  EXPECT_HAS(no_scheme.err, "flags: scheme 'spp': there is no 'spp'; did you mean 'ssp'?");
 }
 
 TEST(Simulation, RefusesAClusterThatMakesNoSense) {

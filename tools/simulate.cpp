@@ -229,7 +229,9 @@ simulate::SimulationOptions options_from_flags() {
 
 SolverParameter solver_from_flags() {
   SolverParameter param = solver_of_flags(SnapshotPrefix::kAsWritten);
+  const bool has_scheme = param.scheme_size() > 0;
   merge_flags(job_flags(), param);
+  if (!has_scheme) check_scheme_of_flags(param);
   if (param.random_seed() < 0) param.set_random_seed(static_cast<std::int64_t>(FLAGS_seed));
   return param;
 }
