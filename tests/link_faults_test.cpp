@@ -92,23 +92,23 @@ TEST(LinkRefuses, OtherVersions) {
   Ends ends;
   PlainSocket newer(ends.listener.port);
   newer.hear(kHeaderSize + 20);
-  newer.say(whole(Hello{.lowest = 9, .highest = 10}));
-  EXPECT_SAYS("speaks versions 9 to 10 of the protocol, the other only 8",
+  newer.say(whole(Hello{.lowest = 98, .highest = 99}));
+  EXPECT_SAYS(str("speaks versions 98 to 99 of the protocol, the other only ", +kProtocolVersion),
               reason_in(newer.hear_all()));
   PlainSocket newest(ends.listener.port);
   newest.hear(kHeaderSize + 20);
-  newest.say(whole(Hello{}).replace(4, 1, "\x09"));
-  EXPECT_SAYS("version 9 of the protocol", reason_in(newest.hear_all()));
+  newest.say(whole(Hello{}).replace(4, 1, "\x63"));
+  EXPECT_SAYS("version 99 of the protocol", reason_in(newest.hear_all()));
   PlainListener listener;
   std::thread answers([&] {
     PlainSocket socket = listener.accept();
-    socket.say(whole(Challenge{9, 10, {}}));
-    EXPECT_SAYS("versions 9 to 10", reason_in(socket.hear_all()));
+    socket.say(whole(Challenge{98, 99, {}}));
+    EXPECT_SAYS("versions 98 to 99", reason_in(socket.hear_all()));
   });
   const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
   answers.join();
   ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("versions 9 to 10", link.error().message);
+  EXPECT_SAYS("versions 98 to 99", link.error().message);
   EXPECT_FALSE(worth_another_try(link.error()));
 }
 

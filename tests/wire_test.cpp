@@ -228,7 +228,7 @@ TEST(WireDamage, EachIsNamed) {
                              std::string(20, 'r')));
   EXPECT_SAYS("another byte order", why_not(with(get, 0, "LOHS")));
   EXPECT_SAYS("41 42 43 44", why_not(with(get, 0, "ABCD")));
-  EXPECT_SAYS("version 1 of the protocol, and this process speaks 8",
+  EXPECT_SAYS(str("version 1 of the protocol, and this process speaks ", int{kProtocolVersion}),
               why_not(with(get, 4, "\x01")));
   EXPECT_SAYS("unknown type 99", why_not(with(get, 5, "\x63")));
   EXPECT_SAYS("A Get came before", why_not(get, Stage::kStranger));
@@ -248,7 +248,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 160, "\x03")));
   EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 169, "\x01")));
   EXPECT_SAYS("versions that end before they begin",
-              why_not(with(hello, 24, "\x09"), Stage::kStranger));
+              why_not(with(hello, 24, "\x63"), Stage::kStranger));
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.

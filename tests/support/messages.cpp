@@ -222,14 +222,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{8, 8, first}},
+      {"challenge", Challenge{9, 9, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{8, 8, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("b5e1f52f59bac5f76488a5cb72b5cce0f30680e2a2c3b98cc63ea639895b15f7")}},
+       Hello{9, 9, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("d481bc9bce0011ccfb3dedb8f7198f9737773a6df94016aee8661d5515c6092b")}},
       {"welcome",
-       Welcome{8, 0, 0x99aabbccddeeff00,
-               digest_of("40d65ec6b87ffbeadb35cebbfb21667590fae8e47d5b9d0eebf5b555670eeddf")}},
+       Welcome{9, 0, 0x99aabbccddeeff00,
+               digest_of("3d0e8080f3a4d414c6546e80016b9b1c742fa8447eaf502aa682217e5ef92aa1")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},

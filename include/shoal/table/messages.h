@@ -20,13 +20,17 @@ inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 // The purpose of a connection. A process opens one connection for each purpose.
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
+// Of all frames but the first messages; docs/protocol.md has what each version changed.
+inline constexpr std::uint8_t kProtocolVersion = 9;
+
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
-  std::uint16_t lowest = 8, highest = 8;
+  std::uint16_t lowest = kProtocolVersion, highest = kProtocolVersion;
   Nonce nonce{};
 };
 struct Hello {
-  std::uint16_t lowest = 8, highest = 8;  // versions of the protocol it speaks
+  // versions of the protocol it speaks
+  std::uint16_t lowest = kProtocolVersion, highest = kProtocolVersion;
   Purpose purpose = Purpose::kRows;
   Rank rank = 0;  // of the connecting process
   // A number drawn at its start: a process that was started again has another.
@@ -37,7 +41,7 @@ struct Hello {
   Digest proof{};
 };
 struct Welcome {
-  std::uint16_t version = 8;
+  std::uint16_t version = kProtocolVersion;
   Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above

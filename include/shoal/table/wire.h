@@ -17,7 +17,6 @@
 namespace shoal::table {
 
 inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
-inline constexpr std::uint8_t kProtocolVersion = 8;
 // of all that a stranger may send, in every version
 inline constexpr std::uint8_t kFirstVersion = 1;
 inline constexpr std::size_t kHeaderSize = 24;
