@@ -371,11 +371,13 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   options.seed = own.job.solver.random_seed() >= 0
                      ? static_cast<std::uint64_t>(own.job.solver.random_seed())
                      : random_seed() >> 1;
-  const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
   SignalEffects effects = request.effects;
   effects.terminate = Action::kLeave;
-  // not before: who waits for others has nothing to save, and is ended as any program
-  watch_signals(effects);
+  // one that joins leaves in order: the job may count on it before it knows
+  if (joins) watch_signals(effects);
+  const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
+  // a process that waits for the others to come has nothing to save, and is ended as any program
+  if (!joins) watch_signals(effects);
   table::Table* table = service->table();
   if (!table) {
     say_only_warnings(place.rank != 0);
