@@ -35,6 +35,22 @@ TEST(ReplicaBarrier, ParamsAreReadyForOneIteration) {
   barrier.finished(1, {});
 }
 
+// Of a replica that fails when its last backward is done, as one that reads its loss from a device
+// may.
+TEST(ReplicaBarrier, AnErrorAfterTheLastBackwardEndsTheIteration) {
+  parallel::ReplicaBarrier barrier(2, 1);
+  ASSERT_OK(barrier.begin());
+  ASSERT_TRUE(barrier.wait_begin(1));
+  barrier.finished_backward(1, 0);
+  ASSERT_OK(barrier.wait_backward(0));
+  barrier.finished(1, Error{Code::kDevice, "its loss did not come"});
+  EXPECT_FAILS_WITH("its loss did not come", barrier.wait_finished());
+  ASSERT_OK(barrier.begin());
+  ASSERT_TRUE(barrier.wait_begin(1));
+  barrier.finished(1, {});
+  ASSERT_OK(barrier.wait_finished());
+}
+
 // Of 16 records of 1 x 2 x 2; `odd` in the place of record `at`.
 std::string records_with(const std::string& name, std::size_t at, const std::string& odd) {
   const std::string path = fresh_directory(name) + "/records";

@@ -66,7 +66,10 @@ Status ReplicaBarrier::wait_backward(int layer) {
 
 Status ReplicaBarrier::wait_finished() {
   const MutexLock lock(mutex_);
-  return wait_finished_locked();
+  if (Status status = wait_finished_locked(); !status.ok()) return status;
+  for (const Progress& progress : progress_)
+    if (progress.error) return *progress.error;
+  return {};
 }
 
 Status ReplicaBarrier::give_up() {

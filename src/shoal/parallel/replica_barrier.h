@@ -23,9 +23,10 @@ class ReplicaBarrier {
   // Returns when every replica has finished the layer's backward, or with the error of one that
   // cannot.
   Status wait_backward(int layer);
-  // Returns when every replica has finished the iteration, whether well or with an error.
+  // Returns when every replica has finished the iteration, or with the error of one that could not.
   Status wait_finished();
-  // The same, where the iteration does not go on: no replica waits for params any longer.
+  // The same, where the iteration does not go on, without the replicas' errors: no replica waits
+  // for params any longer.
   Status give_up();
   // No iteration will follow.
   void close();
