@@ -90,7 +90,7 @@ RunState Snapshots::net_states() const {
 }
 
 RunState Snapshots::run_state() const {
-  // what is under way is not finished by who goes on: it is done again
+  // a run that goes on does again what is under way
   RunState run = before_ ? *before_ : net_states();
   updater_.state().put(run);
   run.set_version(kRunVersion);
