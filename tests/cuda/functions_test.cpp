@@ -1,6 +1,9 @@
 // The functions of one number, losses and update rules of a CUDA device beside the CPU's.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 #include "cuda/both_devices.h"
 #include "cuda/devices.h"
 #include "shoal/ops/backend.h"
@@ -285,6 +288,37 @@ TEST_P(CudaFunctions, UpdatesHaveTheCpusBits) {
         expect_same({{str(optim::name_of(rule), kind == Regularization::kL1 ? " L1" : " L2"),
                       tensors, run}});
       }
+}
+
+// Of gradients 3 and 4, whose norm is 5.
+TEST_P(CudaFunctions, AVerdictClipsOrForbidsAnUpdate) {
+  using Seen = std::vector<float>;
+  for (const Device* device : {static_cast<const Device*>(nullptr), GetParam()}) {
+    Context ctx({.device = device});
+    Tensor w(Shape{2}), g(Shape{2}), h(Shape{2}), verdict(Shape{2});
+    const ops::ParamUpdate step{{.rate = 1}, &w, &g, {&h}, true};
+    const Tensor* const gradients[] = {&g};
+    const auto updated = [&](float second, float clip) {
+      std::ranges::copy(std::array{1.0f, 2.0f}, w.host_out().begin());
+      std::ranges::copy(std::array{3.0f, second}, g.host_out().begin());
+      ops::judge(ctx, gradients, clip, verdict);
+      ops::update(ctx, {&step, 1}, &verdict);
+      return Seen{w.host()[0], w.host()[1], g.host()[0], h.host()[0], verdict.host()[1]};
+    };
+    EXPECT_EQ(updated(4, -1), (Seen{-2, -2, 0, 3, 1}));
+    EXPECT_EQ(updated(4, 2.5f), (Seen{-0.5f, 0, 0, 1.5f, 0.5f}));
+    EXPECT_EQ(updated(4, 5), (Seen{-2, -2, 0, 3, 1}));
+    ops::judge(ctx, {}, 2.5f, verdict);
+    EXPECT_EQ(verdict.host()[1], 1) << "of no gradients";
+    for (const float bad : {NAN, INFINITY})
+      for (const float clip : {-1.0f, 5.0f}) {
+        ops::fill(ctx, 0, verdict);
+        const Seen refused = updated(bad, clip);
+        EXPECT_EQ(refused[0], 1);
+        EXPECT_EQ(refused[2], 3) << "the gradient stays";
+        EXPECT_EQ(updated(4, clip)[0], 1) << "as all that follow";
+      }
+  }
 }
 
 }  // namespace

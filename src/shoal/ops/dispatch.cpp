@@ -204,8 +204,11 @@ void lstm_step_backward(Context& ctx, const Tensor& cont, const Tensor& gates,
   return elementary(ctx).lstm_step_backward(ctx, cont, gates, c_before, c, dc, dh, dgates,
                                             dc_before);
 }
-void update(Context& ctx, std::span<const ParamUpdate> params) {
-  return elementary(ctx).update(ctx, params);
+void judge(Context& ctx, Tensors x, float clip, Tensor& verdict) {
+  return elementary(ctx).judge(ctx, x, clip, verdict);
+}
+void update(Context& ctx, std::span<const ParamUpdate> params, const Tensor* verdict) {
+  return elementary(ctx).update(ctx, params, verdict);
 }
 
 }  // namespace shoal::ops

@@ -36,8 +36,11 @@ void check_sizes(const optim::Step& step, const Tensor& w, const Tensor& grad,
 
 }  // namespace
 
-void update(Context& ctx, std::span<const ParamUpdate> params) {
-  for (const auto& [step, w, grad, histories, clears] : params) {
+void update(Context& ctx, std::span<const ParamUpdate> params, const Tensor* verdict) {
+  if (verdict && verdict->in()[0] != 0) return;
+  for (const auto& [given, w, grad, histories, clears] : params) {
+    optim::Step step = given;
+    if (verdict) step.gradient_scale *= verdict->in()[1];
     check_sizes(step, *w, *grad, histories);
     const Pointers p{w->mut(), grad->mut(), histories[0]->mut(),
                      histories.size() > 1 ? histories[1]->mut() : nullptr};

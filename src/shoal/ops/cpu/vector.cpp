@@ -7,6 +7,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/elementwise.h"
+#include "shoal/ops/update.h"
 
 namespace shoal::ops::cpu {
 namespace {
@@ -97,6 +98,11 @@ bool all_finite(Context& ctx, Tensors x) {
     });
   }
   return finite;
+}
+
+void judge(Context& ctx, Tensors x, float clip, Tensor& verdict) {
+  const double sum = clip < 0 ? !all_finite(ctx, x) : sum_of_squares(ctx, x);
+  put_verdict(sum, clip, verdict.mut());
 }
 
 }  // namespace shoal::ops::cpu

@@ -28,8 +28,9 @@ struct Pieces {
   Piece piece[kMost];
 };
 
+// verdict: on the device; null: none.
 template <optim::Rule rule, optim::Regularization kind>
-void launch(Context& ctx, std::span<const Piece> some) {
+void launch(Context& ctx, std::span<const Piece> some, const float* verdict) {
   Pieces pieces{};
   std::ranges::copy(some, pieces.piece);
   each(ctx, "update", static_cast<std::int64_t>(some.size()) * kPiece,
@@ -37,30 +38,35 @@ void launch(Context& ctx, std::span<const Piece> some) {
          const Piece& piece = pieces.piece[i / kPiece];
          const std::int64_t at = i % kPiece;
          if (at >= piece.count) return;
-         optim::update_elements<rule, kind>(piece.step, 1, piece.w + at, piece.g + at, piece.h + at,
+         optim::Step step = piece.step;
+         if (verdict != nullptr) {
+           if (verdict[0] != 0) return;
+           step.gradient_scale *= verdict[1];
+         }
+         optim::update_elements<rule, kind>(step, 1, piece.w + at, piece.g + at, piece.h + at,
                                             piece.h2 + at);
          if (piece.clears) piece.g[at] = 0;
        });
 }
 
 template <optim::Rule rule>
-void launch(Context& ctx, std::span<const Piece> some) {
+void launch(Context& ctx, std::span<const Piece> some, const float* verdict) {
   const optim::Step& step = some.front().step;
   if (step.regularization == optim::Regularization::kL1 && step.decay != 0)
-    launch<rule, optim::Regularization::kL1>(ctx, some);
+    launch<rule, optim::Regularization::kL1>(ctx, some, verdict);
   else
-    launch<rule, optim::Regularization::kL2>(ctx, some);
+    launch<rule, optim::Regularization::kL2>(ctx, some, verdict);
 }
 
-void launch(Context& ctx, std::span<const Piece> some) {
+void launch(Context& ctx, std::span<const Piece> some, const float* verdict) {
   using optim::Rule;
   switch (some.front().step.rule) {
-    case Rule::kSgd: return launch<Rule::kSgd>(ctx, some);
-    case Rule::kNesterov: return launch<Rule::kNesterov>(ctx, some);
-    case Rule::kAdaGrad: return launch<Rule::kAdaGrad>(ctx, some);
-    case Rule::kRmsProp: return launch<Rule::kRmsProp>(ctx, some);
-    case Rule::kAdaDelta: return launch<Rule::kAdaDelta>(ctx, some);
-    case Rule::kAdam: return launch<Rule::kAdam>(ctx, some);
+    case Rule::kSgd: return launch<Rule::kSgd>(ctx, some, verdict);
+    case Rule::kNesterov: return launch<Rule::kNesterov>(ctx, some, verdict);
+    case Rule::kAdaGrad: return launch<Rule::kAdaGrad>(ctx, some, verdict);
+    case Rule::kRmsProp: return launch<Rule::kRmsProp>(ctx, some, verdict);
+    case Rule::kAdaDelta: return launch<Rule::kAdaDelta>(ctx, some, verdict);
+    case Rule::kAdam: return launch<Rule::kAdam>(ctx, some, verdict);
   }
 }
 
@@ -95,7 +101,8 @@ bool alike(const optim::Step& a, const optim::Step& b) {
 
 }  // namespace
 
-void update(Context& ctx, std::span<const ParamUpdate> params) {
+void update(Context& ctx, std::span<const ParamUpdate> params, const Tensor* verdict) {
+  const float* const numbers = verdict ? read(ctx, *verdict) : nullptr;
   std::vector<Piece> pieces;
   for (const ParamUpdate& one : params) cut_up(ctx, one, pieces);
   for (std::span<const Piece> rest = pieces; !rest.empty();) {
@@ -103,7 +110,7 @@ void update(Context& ctx, std::span<const ParamUpdate> params) {
     while (count < rest.size() && count < Pieces::kMost &&
            alike(rest[count].step, rest.front().step))
       ++count;
-    launch(ctx, rest.first(count));
+    launch(ctx, rest.first(count), numbers);
     rest = rest.subspan(count);
   }
 }

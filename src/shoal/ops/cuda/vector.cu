@@ -7,6 +7,7 @@
 #include "shoal/ops/cuda/device_layout.h"
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/elementwise.h"
+#include "shoal/ops/update.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -66,12 +67,12 @@ const float* read_any_order(Context& ctx, const Tensor& x) {
   return reinterpret_cast<const float*>(x.read(ctx, layout));
 }
 
-// The sum of term(number) over all tensors: sums of pieces, then their sum, then one wait.
-template <class Term>
-double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
+// Sums of term(number) over pieces, then their sum, which the device gives to put(scratch, sum).
+// Returns the scratch, whose first number is free.
+template <class Term, class Put>
+const double* sum_all(Context& ctx, const char* name, Tensors x, Term term, Put put) {
   std::vector<Piece<const float>> all;
   for (const Tensor* tensor : x) cut_up(read_any_order(ctx, *tensor), tensor->count(), all);
-  if (all.empty()) return 0;
   const auto count = static_cast<std::int64_t>(all.size());
   // seldom more, so that the scratch stays where it is, whatever is summed
   constexpr std::int64_t kRoom = 4096;
@@ -83,14 +84,32 @@ double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
   reduce<double>(
       ctx, name, 1, count,
       [=] __host__ __device__(std::int64_t, std::int64_t c) { return partial[1 + c]; }, Add(),
-      [=] __host__ __device__(std::int64_t, double sum) { partial[0] = sum; });
+      [=] __host__ __device__(std::int64_t, double sum) { put(partial, sum); });
+  return partial;
+}
+
+// The sum of term(number) over all tensors. Waits once, if there are any numbers.
+template <class Term>
+double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
+  if (std::ranges::all_of(x, [](const Tensor* one) { return one->count() == 0; })) return 0;
+  const double* const place =
+      sum_all(ctx, name, x, term,
+              [] __host__ __device__(double* scratch, double sum) { scratch[0] = sum; });
   double sum = 0;
   shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
-  stream.download(reinterpret_cast<std::byte*>(&sum), reinterpret_cast<const std::byte*>(partial),
+  stream.download(reinterpret_cast<std::byte*>(&sum), reinterpret_cast<const std::byte*>(place),
                   sizeof(sum));
   stream.synchronize();
   return sum;
 }
+
+struct Square {
+  __host__ __device__ double operator()(float v) const { return double{v} * v; }
+};
+// 1 for what is not finite.
+struct IsBad {
+  __host__ __device__ double operator()(float v) const { return std::isfinite(v) ? 0.0 : 1.0; }
+};
 
 // number = f(number) for all of the pieces.
 template <class F>
@@ -174,13 +193,20 @@ double asum(Context& ctx, Tensors x) {
 }
 
 double sum_of_squares(Context& ctx, Tensors x) {
-  return sum_of_all(ctx, "sum of squares", x,
-                    [] __host__ __device__(float v) { return double{v} * v; });
+  return sum_of_all(ctx, "sum of squares", x, Square());
 }
 
 bool all_finite(Context& ctx, Tensors x) {
-  return sum_of_all(ctx, "search for what is not finite", x,
-                    [] __host__ __device__(float v) { return std::isfinite(v) ? 0.0 : 1.0; }) == 0;
+  return sum_of_all(ctx, "search for what is not finite", x, IsBad()) == 0;
+}
+
+void judge(Context& ctx, Tensors x, float clip, Tensor& verdict) {
+  float* const out = mut(ctx, verdict);
+  const auto put = [=] __host__ __device__(double*, double sum) { put_verdict(sum, clip, out); };
+  if (clip < 0)
+    sum_all(ctx, "judging", x, IsBad(), put);
+  else
+    sum_all(ctx, "judging", x, Square(), put);
 }
 
 }  // namespace shoal::ops::cuda
