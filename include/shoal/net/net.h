@@ -95,6 +95,8 @@ class Net {
   // The same in two calls: the second waits for the device, and may come after backward().
   Status run_forward();
   float loss() const;
+  // Calls visit(top, weight) for each top with a weight, in the order in which loss() adds them.
+  void each_loss(const std::function<void(const Tensor&, float weight)>& visit) const;
   // The gradients of the last forward's loss: adds to the params' grads.
   Status backward();
   // Sets the params' grads to zero, but those that backward overwrites.
@@ -169,7 +171,6 @@ class Net {
   void backward_of(int layer);
   Status size_tops(int layer);
   Status follow_inputs();
-  void each_loss(const std::function<void(const Tensor&, float weight)>& visit) const;
   Status failure_of(int layer);
   // A sentence with the user's names for blobs, 'label', where it has those of inserted splits,
   // 'label_data_1_split_0'.

@@ -40,6 +40,9 @@ class Exchange : public Checkpointed {
   virtual bool is_quiet() const { return false; }
   // After the last after_backward: of its own layers.
   virtual Gradients gradients() = 0;
+  // As Updater's.
+  virtual bool queues_updates() const { return false; }
+  virtual void queue_update(Tensor& /*verdict*/) {}
   // Ends the step, with an update if `update`. `squares` is the sum over all exchanges.
   virtual Status end_step(bool update, double squares) = 0;
   virtual Result<bool> another_step() = 0;

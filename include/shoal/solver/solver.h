@@ -119,7 +119,9 @@ class Solver {
  private:
   struct Parts;
   void connect_hooks();
-  Status iterate();
+  Status iterate(bool ahead);
+  Status queue_step();
+  Status catch_up(std::uint64_t left);
   Status local_step(bool first);
   Result<bool> run_passes();
   Status apply();

@@ -116,6 +116,11 @@ class Updater {
   // If it is: looks at the gradients, whose passes are done, so that end_step need not. Waits for
   // the device.
   virtual Status look() { return {}; }
+  // Whether queue_update may take the place of end_step. Constant.
+  virtual bool queues_updates() const { return false; }
+  // If it does: end_step(kUpdate) without a wait. The device adds to the verdict what it finds in
+  // the gradients, and obeys it (ops/update.h).
+  virtual Status queue_update(Tensor& /*verdict*/) { return {}; }
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
   // Whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;
@@ -132,7 +137,8 @@ class Updater {
 };
 
 // Passes the calls on to another updater: the base of those that add something to a few of them.
-// bytes_together, is_quiet and look are not passed on: their defaults suit whatever is added.
+// bytes_together, is_quiet, look, queues_updates and queue_update are not passed on: their defaults
+// suit whatever is added.
 class ForwardingUpdater : public Updater {
  public:
   explicit ForwardingUpdater(std::unique_ptr<Updater> inner) : inner_(std::move(inner)) {}

@@ -65,6 +65,15 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return {};
   }
 
+  // the gradients of several would all have to be looked at before the first update
+  bool queues_updates() const override {
+    return exchanges_.size() == 1 && exchanges_.front()->queues_updates();
+  }
+  Status queue_update(Tensor& verdict) override {
+    exchanges_.front()->queue_update(verdict);
+    return {};
+  }
+
   Result<StepOutcome> end_step(StepEnd how) override {
     Gradients all;
     for (const auto& exchange : exchanges_) {

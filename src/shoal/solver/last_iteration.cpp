@@ -21,6 +21,10 @@ void LastIteration::keep() {
   state_->losses = core_.recent_losses;
 }
 
+void LastIteration::keep_losses() {
+  if (state_) state_->losses = core_.recent_losses;
+}
+
 bool LastIteration::go_back() {
   if (!state_) return false;
   snapshots_.go_back(state_->nets);

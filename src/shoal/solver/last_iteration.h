@@ -22,6 +22,8 @@ class LastIteration : SolverPart {
   // saved. A device with memory of its own would be waited for: of one, running sums are left out,
   // and nothing is kept of a net that carries states from pass to pass.
   void keep();
+  // The losses up to the iteration that was kept are known only now.
+  void keep_losses();
   // Takes back what passes have changed since; false: nothing was kept.
   bool go_back();
 

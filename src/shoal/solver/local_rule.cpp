@@ -53,12 +53,23 @@ Gradients LocalRule::gradients() {
 
 // All at once: a device has the fewer launches.
 void LocalRule::update(std::int64_t iteration, float rate, double squares) {
+  ops::update(context_, updates_of_all(iteration, rate, squares));
+  forget();
+}
+
+void LocalRule::queue_update(std::int64_t iteration, float rate, Tensor& verdict) {
+  ops::judge(context_, fresh_, recipe_.clip, verdict);
+  ops::update(context_, updates_of_all(iteration, rate, 0), &verdict);
+  forget();
+}
+
+std::vector<ops::ParamUpdate> LocalRule::updates_of_all(std::int64_t iteration, float rate,
+                                                        double squares) {
   std::vector<ops::ParamUpdate> updates;
   for (std::size_t i = 0; i < net_.params().size(); ++i)
     if (learns(net_.params()[i]) && !is_updated_[i])
       updates.push_back(update_of(i, iteration, rate, squares));
-  ops::update(context_, updates);
-  forget();
+  return updates;
 }
 
 // The scale of a clip is known when all gradients are.
@@ -160,6 +171,8 @@ class LocalExchange final : public Exchange {
   std::int64_t bytes_together() const override { return std::numeric_limits<std::int64_t>::max(); }
   bool is_quiet() const override { return true; }
   Gradients gradients() override { return rule_.gradients(); }
+  bool queues_updates() const override { return true; }
+  void queue_update(Tensor& verdict) override { rule_.queue_update(iteration_, rate_, verdict); }
   Status end_step(bool update, double squares) override {
     if (update)
       rule_.update(iteration_, rate_, squares);

@@ -27,6 +27,9 @@ class LocalRule {
   Gradients gradients();
   // `squares`: of the gradients of the whole net, for a clip.
   void update(std::int64_t iteration, float rate, double squares);
+  // The same without gradients() and without a wait, where the rule has all layers: the device
+  // judges the gradients (ops/update.h).
+  void queue_update(std::int64_t iteration, float rate, Tensor& verdict);
   // After look(layer): updates that layer's params now, as update() would, which then leaves them
   // out. False: only the gradients of all layers together say how, and nothing was done.
   bool update_layer(int layer, std::int64_t iteration, float rate);
@@ -38,6 +41,7 @@ class LocalRule {
  private:
   bool learns(const NetParam& param) const;
   float gradient_scale(double squares) const;
+  std::vector<ops::ParamUpdate> updates_of_all(std::int64_t iteration, float rate, double squares);
   ops::ParamUpdate update_of(std::size_t i, std::int64_t iteration, float rate, double squares);
   template <class Picks>
   void clear_gradients(Picks picks);  // of the layers for which picks(layer)

@@ -11,6 +11,7 @@
 #include "shoal/solver/last_iteration.h"
 #include "shoal/solver/non_finite.h"
 #include "shoal/solver/reporter.h"
+#include "shoal/solver/run_ahead.h"
 #include "shoal/solver/snapshots.h"
 #include "shoal/solver/solver_core.h"
 #include "shoal/solver/tester.h"
@@ -31,12 +32,14 @@ struct Solver::Parts {
   Tester tester{core, reporter, snapshots, boundary};
   NonFiniteGuard non_finite{core, snapshots};
   LastIteration last{core, snapshots};
+  RunAhead ahead{core};
 };
 
 Solver::Solver(const SolverParameter& param, SolverOptions options)
     : parts_(std::make_unique<Parts>(param, std::move(options))), core_(parts_->core) {
   connect_hooks();
   core_.net->clear_gradients();
+  core_.catch_up = [this] { return catch_up(0); };
   if (core_.team.chief())
     for (const std::string& item : param.weights())
       for (const std::string& file : split(item, ',')) copy_weights(file);
@@ -132,6 +135,7 @@ Error Solver::rescue(Error error) {
   if (error.code != Code::kData || core_.iteration == core_.started_iteration ||
       !parts_->last.can_be_saved())
     return error;
+  if (const Status status = catch_up(0); !status.ok()) return status.error();
   const char* const rest = parts_->last.go_back() ? "; a run from it reads the same records again"
                                                   : "; a run from it goes on behind what was read";
   const Status saved = snapshot();
@@ -173,15 +177,23 @@ Result<Ending> Solver::step(std::int64_t n) {
         (core_.iteration > 0 || core_.param.test_initialization()))
       if (Status status = parts_->tester.test_all(); !status.ok()) return status.error();
     if (core_.ending) break;
-    if (Status status = iterate(); !status.ok()) return status.error();
+    const bool ahead = parts_->ahead.possible() && !core_.falls_on(core_.param.display());
+    if (Status status = iterate(ahead); !status.ok()) return status.error();
     ++core_.iteration;  // from here on the number of updates made
     parts_->last.keep();
+    if (const Status status = catch_up(RunAhead::kMost); !status.ok()) return status.error();
     if (const Status status = parts_->boundary.pass(); !status.ok()) return status.error();
   }
+  if (const Status status = catch_up(0); !status.ok()) return status.error();
   return core_.ending.value_or(Ending::kDone);
 }
 
-Status Solver::iterate() {
+// ahead: the iteration is queued, and nothing waits for its outcome.
+Status Solver::iterate(bool ahead) {
+  if (ahead)
+    parts_->ahead.begin();
+  else if (const Status status = catch_up(0); !status.ok())
+    return status;
   const std::int64_t at = core_.rate_iteration;
   const std::int64_t steps = optim::steps_taken(core_.recipe.rate, at, core_.steps);
   if (core_.recipe.rate.policy == optim::Policy::kMultistep && steps != core_.steps)
@@ -193,13 +205,45 @@ Status Solver::iterate() {
   if (Status status = core_.updater->begin(core_.iteration, core_.rate); !status.ok())
     return status;
   for (bool first = true;; first = false) {
-    if (Status status = local_step(first); !status.ok()) return status;
+    if (Status status = ahead ? queue_step() : local_step(first); !status.ok()) return status;
     const Result<bool> another = core_.updater->another_step();
     if (!another.ok()) return another.error();
     if (another.value()) continue;
     parts_->reporter.mark(Meter::Mark::kEnd);
     return {};
   }
+}
+
+Status Solver::queue_step() {
+  pass_ = 0;
+  if (Status status = core_.team.status(); !status.ok()) return status;
+  if (Status status = core_.net->run_forward(); !status.ok()) return status;
+  if (Status status = core_.net->backward(); !status.ok()) return status;
+  return parts_->ahead.queue_update();
+}
+
+// Takes the outcome of queued iterations, until at most `left` are under way. Those from the first
+// that was refused on are made again, each with all that on_nan and its error need.
+Status Solver::catch_up(std::uint64_t left) {
+  RunAhead& ahead = parts_->ahead;
+  while (ahead.under_way() > left) {
+    const std::optional<float> loss = ahead.take_outcome();
+    if (loss) {
+      last_loss_ = *loss;
+      core_.note_loss(*loss);
+      parts_->last.keep_losses();
+      continue;
+    }
+    const std::int64_t end = core_.iteration;
+    if (Status status = ahead.go_back(); !status.ok()) return status;
+    parts_->last.keep();
+    for (; core_.iteration < end; ++core_.iteration) {
+      core_.rate_iteration = core_.iteration;
+      if (Status status = iterate(/*ahead=*/false); !status.ok()) return status;
+    }
+    parts_->last.keep();
+  }
+  return {};
 }
 
 // An iteration shows the values of its first step, whose params are those that it began with.

@@ -214,6 +214,7 @@ void SolverCore::share_test_weights() {
 }
 
 Status SolverCore::settle_all(bool together) {
+  if (const Status status = catch_up(); !status.ok()) return status;
   if (Status status = updater->settle(Settle::kOwn); !status.ok()) return status;
   if (!together || !in_team()) return updater->settle(Settle::kTeams);
   const bool here = !policy.shares_running_sums;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,8 +43,10 @@ class SolverCore {
   // Copies the chief's layers of the test phase alone to all members. The updater brings what the
   // train net learns.
   void share_test_weights();
-  // Puts all updates into the params: of this member and, if all do this `together`, of the team,
-  // the same on all members.
+  // Takes the outcome of all iterations that were queued ahead (RunAhead). The solver sets it.
+  std::function<Status()> catch_up;
+  // Puts all updates into the params, after catch_up(): of this member and, if all do this
+  // `together`, of the team, the same on all members.
   Status settle_all(bool together);
   // Returns the chief's outcome, on all members.
   Status share_outcome(Status chiefs);

@@ -1,0 +1,99 @@
+#include "shoal/solver/run_ahead.h"
+
+#include <algorithm>
+
+#include "shoal/net/net.h"
+#include "shoal/ops/update.h"
+#include "shoal/ops/vector.h"
+#include "shoal/solver/net_state.h"
+
+namespace shoal {
+namespace {
+
+bool is_possible(SolverCore& core) {
+  Net& net = *core.net;
+  const bool debug = core.param.debug_info() || net.definition().debug_info();
+  // a state that goes from pass to pass would have to be kept from before
+  const bool carries =
+      std::ranges::any_of(net.layers(), [](const auto& one) { return !one->carried().empty(); });
+  return !net.context().device().is_host() && core.updater->queues_updates() &&
+         core.param.on_nan() == SolverParameter::STOP && core.recipe.iter_size == 1 && !debug &&
+         !core.options.meter && !carries;
+}
+
+}  // namespace
+
+RunAhead::RunAhead(SolverCore& core) : SolverPart(core), possible_(is_possible(core)) {
+  if (!possible_) return;
+  for (Iteration& one : iterations_) one.done = net_.context().device().make_event(/*timed=*/false);
+}
+
+// An iteration that is under way writes into the memory of its outcome.
+RunAhead::~RunAhead() {
+  try {
+    for (; known_ < queued_; ++known_) iteration(known_).done->wait();
+  } catch (const DeviceError&) {  // the next that uses the device says so
+  }
+}
+
+void RunAhead::begin() {
+  Iteration& next = iteration(queued_);
+  next.number = core_.iteration;
+  next.steps = core_.steps;
+  next.state.Clear();
+  put_state(net_, next.state);
+}
+
+Status RunAhead::queue_update() {
+  Context& ctx = net_.context();
+  Iteration& own = iteration(queued_);
+  std::vector<const Tensor*> parts = {&verdict_};
+  own.losses.clear();
+  net_.each_loss([&](const Tensor& top, float weight) {
+    parts.push_back(&top);
+    own.losses.emplace_back(weight, top.count());
+  });
+  ops::judge(ctx, std::span(parts).subspan(1), /*clip=*/-1, verdict_);
+  if (Status status = updater_.queue_update(verdict_); !status.ok()) return status;
+  std::size_t bytes = 0;
+  for (const Tensor* part : parts) bytes += part->bytes();
+  if (!own.outcome || own.outcome->bytes() < bytes)
+    own.outcome = ctx.device().allocate_on_host(bytes);
+  std::byte* to = own.outcome->data();
+  for (const Tensor* part : parts) {
+    ctx.stream()->download(to, part->read(ctx), part->bytes());
+    to += part->bytes();
+  }
+  own.done->record(*ctx.stream());
+  ++queued_;
+  return {};
+}
+
+std::optional<float> RunAhead::take_outcome() {
+  const Iteration& first = iteration(known_);
+  first.done->wait();
+  const float* number = reinterpret_cast<const float*>(first.outcome->data());
+  if (*number != 0) return {};
+  number += verdict_.count();
+  ++known_;
+  float loss = 0;
+  for (const auto& [weight, count] : first.losses)
+    for (std::int64_t i = 0; i < count; ++i) loss += weight * *number++;
+  return updater_.mean_loss(loss);
+}
+
+Status RunAhead::go_back() {
+  net_.context().stream()->synchronize();
+  // the gradients of what was refused are forgotten
+  if (Result<StepOutcome> skipped = updater_.end_step(StepEnd::kSkip); !skipped.ok())
+    return skipped.error();
+  const Iteration& first = iteration(known_);
+  core_.iteration = first.number;
+  core_.steps = first.steps;
+  take_state(net_, first.state, "the state of an iteration that is made again");
+  known_ = queued_;
+  ops::fill(net_.context(), 0, verdict_);
+  return {};
+}
+
+}  // namespace shoal

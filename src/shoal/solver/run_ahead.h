@@ -1,0 +1,62 @@
+// Queues iterations on a device before the outcome of the last one is known, so that the device
+// does not wait for the host between two iterations.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "shoal/proto/run.pb.h"
+#include "shoal/solver/solver_core.h"
+
+namespace shoal {
+
+// The device itself refuses an update if a number of the loss or of a gradient is not finite, and
+// from then on every update: the params stay as they were before that iteration. The host learns it
+// an iteration later, goes back and makes the iteration again, waiting for each of its numbers.
+class RunAhead : SolverPart {
+ public:
+  // Iterations that may be under way when the next one is queued.
+  static constexpr std::uint64_t kMost = 1;
+
+  explicit RunAhead(SolverCore& core);
+  ~RunAhead();
+  RunAhead(const RunAhead&) = delete;
+
+  // Whether iterations can be queued: the updater can, and on_nan is STOP; any other needs the
+  // running means of before. Nothing has to see each iteration's numbers. Constant.
+  bool possible() const { return possible_; }
+  // Before an iteration: keeps what it takes to make it again.
+  void begin();
+  // After its passes have been queued: queues its update.
+  Status queue_update();
+  // Iterations whose outcome was not taken.
+  std::uint64_t under_way() const { return queued_ - known_; }
+  // Waits for the first of them, and returns its loss; nothing if its update was refused. It is
+  // then still under way.
+  std::optional<float> take_outcome();
+  // After a refusal: the solver, its net and its data are again where they were before that
+  // iteration, and none is under way.
+  Status go_back();
+
+ private:
+  struct Iteration {
+    std::int64_t number = 0, steps = 0;
+    NetRunState state;
+    // by top with a loss weight: the weight, and how many numbers the top has
+    std::vector<std::pair<float, std::int64_t>> losses;
+    std::shared_ptr<Memory> outcome;  // on the host: the verdict, then the losses
+    std::unique_ptr<Event> done;      // the outcome is there
+  };
+  Iteration& iteration(std::uint64_t n) { return iterations_[n % iterations_.size()]; }
+
+  const bool possible_;
+  Tensor verdict_{Shape{2}};  // ops/update.h; from the first refusal on it refuses all
+  std::array<Iteration, kMost + 1> iterations_;
+  std::uint64_t queued_ = 0, known_ = 0;
+};
+
+}  // namespace shoal

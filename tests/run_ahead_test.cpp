@@ -1,0 +1,202 @@
+// Tests of iterations that are queued before the outcome of the last one is known: on each device
+// with a memory of its own they end as those do that are waited for one by one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "shoal/base/file.h"
+#include "shoal/proto/io.h"
+#include "shoal/solver/solver.h"
+#include "support/devices.h"
+#include "support/solver_fixture.h"
+
+namespace shoal::test::run_ahead_test {
+namespace {
+
+std::vector<TestDevice> devices_with_memory() {
+  std::vector<TestDevice> devices;
+  for (const TestDevice& device : test_devices())
+    if (device.get() != nullptr) devices.push_back(device);
+  return devices;
+}
+
+// How a run ended, and what it left.
+struct Outcome {
+  std::string error;
+  std::int64_t iteration = 0;
+  float last_loss = 0, smoothed_loss = 0;
+  std::vector<float> params;
+  std::vector<std::string> files;  // the bytes of its snapshots, in order of their names
+};
+
+// Wants to see the end of each iteration, so that none is queued ahead.
+struct Watch : Meter {
+  void start(std::int64_t) override {}
+  void mark(Mark, std::int64_t, double, double) override {}
+};
+
+class RunAhead : public SolverTest, public testing::WithParamInterface<TestDevice> {
+ protected:
+  SolverOptions on_device() const {
+    SolverOptions options = with_name("x");
+    options.device = GetParam().get();
+    return options;
+  }
+  Outcome run(SolverParameter param, bool ahead) {
+    param.set_snapshot_prefix(fresh_directory("run_ahead") + "/s");
+    SolverOptions options = on_device();
+    Watch watch;
+    if (!ahead) options.meter = &watch;
+    Solver solver(param, options);
+    const Result<Ending> ending = solver.solve();
+    Outcome outcome{ending.ok() ? "" : ending.error().message,
+                    solver.iteration(),
+                    solver.last_loss(),
+                    solver.smoothed_loss(),
+                    all_params(solver.net()),
+                    {}};
+    for (const char* kind : {".caffemodel", ".solverstate", ".run"})
+      for (int i = 0; i <= param.max_iter(); ++i)
+        if (const std::string file = str(param.snapshot_prefix(), "_iter_", i, kind);
+            file_exists(file))
+          outcome.files.push_back(get_file(file));
+    return outcome;
+  }
+  // Runs both ways and returns how they ended.
+  Outcome expect_same(const SolverParameter& param) {
+    Outcome ahead = run(param, true);
+    const Outcome waiting = run(param, false);
+    EXPECT_EQ(ahead.error, waiting.error);
+    EXPECT_EQ(ahead.iteration, waiting.iteration);
+    EXPECT_EQ(ahead.last_loss, waiting.last_loss);
+    EXPECT_EQ(ahead.smoothed_loss, waiting.smoothed_loss);
+    // running means follow what came in, also where it was not finite
+    if (ahead.error.empty()) {
+      EXPECT_EQ(ahead.params, waiting.params);
+    }
+    EXPECT_EQ(ahead.files, waiting.files);
+    return ahead;
+  }
+  SolverParameter with_net(const std::string& net, const std::string& more) {
+    SolverParameter param = solver(more);
+    *param.mutable_net_param() = parse_net(net, "net.prototxt");
+    return param;
+  }
+};
+
+TEST_P(RunAhead, ChangesNoBit) {
+  for (const char* more :
+       {"snapshot: 5 average_loss: 3", "clip_gradients: 0.2", "clip_gradients: 1e6",
+        "type: 'Adam' momentum2: 0.99 weight_decay: 0.01 regularization_type: 'L1'",
+        "lr_policy: 'multistep' gamma: 0.5 stepvalue: 3 stepvalue: 7",
+        "test_iter: 2 test_interval: 4 snapshot: 4 snapshot_best: 'accuracy max'",
+        "precision: TF32 snapshot_diff: true display: 5", "iter_size: 2"}) {
+    SCOPED_TRACE(more);
+    const Outcome outcome = expect_same(solver(str("snapshot_after_train: true ", more)));
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_GE(outcome.files.size(), 3u);
+  }
+}
+
+TEST_P(RunAhead, TheHostLearnsALossOneIterationLater) {
+  const auto losses = [&](bool ahead) {
+    std::vector<float> seen;
+    Watch watch;
+    SolverOptions options = on_device();
+    if (!ahead) options.meter = &watch;
+    const Solver* asked = nullptr;
+    options.action = [&] { return seen.push_back(asked->last_loss()), Action::kNone; };
+    Solver trained(solver("display: 4"), options);
+    asked = &trained;
+    or_throw(trained.step(6));
+    seen.push_back(trained.last_loss());
+    return seen;
+  };
+  const std::vector<float> now = losses(false);
+  // those of iterations 0 and 4 are displayed
+  EXPECT_EQ(losses(true),
+            (std::vector<float>{now[0], now[0], now[1], now[2], now[4], now[4], now[5]}));
+}
+
+// Records of floats, in batches of 4, of which the third has a NaN.
+TEST_P(RunAhead, ALossThatIsNotFiniteStopsBeforeItsUpdate) {
+  Records records;
+  for (int i = 0; i < 24; ++i) {
+    Datum datum;
+    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
+    for (int p = 0; p < 3; ++p)
+      datum.add_float_data(i == 9 && p == 1 ? std::numeric_limits<float>::quiet_NaN()
+                                            : 0.1f * static_cast<float>(i % 5 - p));
+    datum.set_label(i % 2);
+    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
+  }
+  or_throw(write_records("datumfile", folder_ + "/nan", records));
+  const std::string net =
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" +
+      folder_ + "/nan' backend: DATUMFILE batch_size: 4 } }" +
+      R"(layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
+                 inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } }
+         layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
+  const auto params_after = [&](int iterations) {
+    return run(with_net(net, str("lr_policy: 'exp' gamma: 0.5 max_iter: ", iterations)), true)
+        .params;
+  };
+  // where it is found: an iteration later, at the end, before a snapshot, before a test
+  for (const char* more : {"max_iter: 6", "max_iter: 3", "snapshot: 3 max_iter: 6", "snapshot: 4",
+                           "snapshot: 1 max_iter: 4"}) {
+    SCOPED_TRACE(more);
+    const SolverParameter param = with_net(net, str(more, " lr_policy: 'exp' gamma: 0.5"));
+    const Outcome outcome = expect_same(param);
+    EXPECT_HAS(outcome.error, "Iteration 2, lr = 0.0125: the loss, ");
+    EXPECT_HAS(outcome.error, "layer 'data' (Data): top 'data' is not finite");
+    EXPECT_EQ(outcome.iteration, 2);
+    EXPECT_EQ(outcome.params, params_after(2));
+    EXPECT_EQ(outcome.files.size(), param.snapshot() == 1 ? 6u : 0u);
+  }
+}
+
+// y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
+TEST_P(RunAhead, AGradientThatIsNotFiniteStopsBeforeItsUpdate) {
+  for (const char* more : {"", "clip_gradients: 1"}) {
+    SCOPED_TRACE(more);
+    const Outcome outcome = expect_same(with_net(R"(
+      layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param {
+              shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 }
+              data_filler { value: 1 } data_filler { value: 1 } } }
+      layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip'
+              inner_product_param { num_output: 1 } }
+      layer { name: 'root' type: 'Power' bottom: 'ip' top: 'y' power_param { power: 0.5 } }
+      layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' })",
+                                                 more));
+    EXPECT_HAS(outcome.error,
+               "a gradient is not finite; the first that is not: net.prototxt:5: layer 'ip' "
+               "(InnerProduct): the gradient of param 0");
+    EXPECT_EQ(outcome.last_loss, 0.5f);
+    EXPECT_EQ(outcome.params, std::vector<float>(4, 0.0f));
+  }
+}
+
+// While the iteration before is under way.
+TEST_P(RunAhead, ARecordThatCannotBeUsedLeavesASnapshotOfAllBeforeIt) {
+  for (const int label : {-1, 9}) {
+    SCOPED_TRACE(label);
+    Records records = or_throw(read_all(*or_throw(open_source("datumfile", data_))));
+    records[20].second = label < 0 ? "no Datum" : datum(1, 6, 6, std::string(36, 'x'), label);
+    const std::string odd = str(folder_, "/odd", label);
+    or_throw(write_records("datumfile", odd, records));
+    SolverParameter param = small_solver(odd, "", "snapshot: 100 average_loss: 3");
+    param.mutable_net_param()->mutable_layer(0)->mutable_data_param()->set_shuffle(false);
+    const Outcome outcome = expect_same(param);
+    EXPECT_HAS(outcome.error, "a snapshot has the state of iteration 2");
+    EXPECT_EQ(outcome.files.size(), 3u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(On, RunAhead, testing::ValuesIn(devices_with_memory()),
+                         [](const auto& info) { return name_on("all", info.param); });
+
+}  // namespace
+}  // namespace shoal::test::run_ahead_test
