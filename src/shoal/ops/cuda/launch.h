@@ -26,7 +26,7 @@ __global__ void each_kernel(std::int64_t n, F f) {
 
 // f(i) for each i in [0, n), in any order.
 template <class F>
-void each(shoal::cuda::CudaStream& stream, const char* name, std::int64_t n, F f) {
+void each(shoal::cuda::CudaStream& stream, const char* name, std::int64_t n, const F& f) {
   if (n == 0) return;
   if (const auto run = stream.runtime().run_on_host) {
     run(stream.handle(), [n, f] {
@@ -40,7 +40,7 @@ void each(shoal::cuda::CudaStream& stream, const char* name, std::int64_t n, F f
 }
 
 template <class F>
-void each(Context& ctx, const char* name, std::int64_t n, F f) {
+void each(Context& ctx, const char* name, std::int64_t n, const F& f) {
   each(shoal::cuda::stream_of(ctx), name, n, f);
 }
 
@@ -65,8 +65,8 @@ __global__ void reduce_kernel(std::int64_t rows, std::int64_t columns, Value val
 }
 
 template <int kWidth, class T, class Value, class Join, class Put>
-void reduce_by(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns, Value value,
-               Join join, Put put) {
+void reduce_by(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns,
+               const Value& value, const Join& join, const Put& put) {
   shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
   if (rows == 0) return;
   if (const auto run = stream.runtime().run_on_host) {
@@ -92,8 +92,8 @@ void reduce_by(Context& ctx, const char* name, std::int64_t rows, std::int64_t c
 // put(row, all value(row, column) of the row's `columns` joined) for each of `rows` rows. T{} is
 // what joining begins with; the order is fixed.
 template <class T, class Value, class Join, class Put>
-void reduce(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns, Value value,
-            Join join, Put put) {
+void reduce(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns,
+            const Value& value, const Join& join, const Put& put) {
   constexpr std::int64_t kShort = 128;  // a warp has enough to do with these columns
   if (columns <= kShort)
     reduce_by<32, T>(ctx, name, rows, columns, value, join, put);
