@@ -93,7 +93,7 @@ TEST_P(RunAhead, ChangesNoBit) {
         "type: 'Adam' momentum2: 0.99 weight_decay: 0.01 regularization_type: 'L1'",
         "lr_policy: 'multistep' gamma: 0.5 stepvalue: 3 stepvalue: 7",
         "test_iter: 2 test_interval: 4 snapshot: 4 snapshot_best: 'accuracy max'",
-        "precision: TF32 snapshot_diff: true display: 5", "iter_size: 2"}) {
+        "precision: TF32 deterministic: true snapshot_diff: true display: 5", "iter_size: 2"}) {
     SCOPED_TRACE(more);
     const Outcome outcome = expect_same(solver(str("snapshot_after_train: true ", more)));
     EXPECT_EQ(outcome.error, "");
