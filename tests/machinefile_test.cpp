@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shoal/base/address.h"
 #include "support/expect.h"
 
 namespace shoal::test::machinefile_test {
@@ -17,7 +18,7 @@ using parallel::Role;
 std::string in_words(const std::vector<Process>& processes) {
   std::string text;
   for (const Process& p : processes) {
-    text += str(text.empty() ? "" : "; ", p.id, ' ', parallel::address_text(p.host, p.port));
+    text += str(text.empty() ? "" : "; ", p.id, ' ', join_address(p.host, str(p.port)));
     if (p.role != Role::kBoth) text += str(' ', name_of(p.role));
     if (p.ssh_port != 22) text += str(" ssh ", p.ssh_port);
     for (const auto& [name, value] : {std::pair("user", p.user), std::pair("iface", p.interface),

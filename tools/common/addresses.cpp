@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "shoal/base/address.h"
 #include "shoal/base/text.h"
 
 namespace shoal {
@@ -58,8 +59,7 @@ std::string address_towards(const HostPort& other) {
   const std::string everywhere = "0.0.0.0";
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;  // connecting one sends nothing
-  if (::getaddrinfo(other.host.c_str(), std::to_string(other.port).c_str(), &hints, &found) != 0)
-    return everywhere;
+  if (::getaddrinfo(other.host.c_str(), other.port.c_str(), &hints, &found) != 0) return everywhere;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
     const int socket = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -108,13 +108,6 @@ std::uint16_t free_port(const std::string& range) {
 
 }  // namespace
 
-HostPort split_address(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  HostPort parts{address.substr(0, colon), std::atoi(address.c_str() + colon + 1)};
-  if (parts.host.starts_with('[')) parts.host = parts.host.substr(1, parts.host.size() - 2);
-  return parts;
-}
-
 Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
   if (!flags.host.empty() && !flags.interface.empty())
     throw ConfigError(Code::kUsage, "--host=", flags.host, " and --interface=", flags.interface,
@@ -129,6 +122,7 @@ Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
                            ? std::optional<parallel::Process>()
                            : place.machines[static_cast<std::size_t>(place.rank)];
   const HostPort master = split_address(place.master);
+  const int master_port = std::atoi(master.port.c_str());
   Listening listening;
   const std::string interface =
       flags.interface.empty() && machine ? machine->interface : flags.interface;
@@ -144,11 +138,11 @@ Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
     listening.address = address_of_interface("DMLC_INTERFACE=", place.interface);
   else
     listening.address = is_loopback(master.host) ? "127.0.0.1" : address_towards(master);
-  int port = machine ? machine->port : place.rank == 0 ? master.port : 0;
+  int port = machine ? machine->port : place.rank == 0 ? master_port : 0;
   if (flags.port >= 0) port = flags.port;
   if (!flags.port_range.empty()) port = free_port(flags.port_range);
   listening.port = static_cast<std::uint16_t>(port);
-  if (place.rank == 0 && listening.port != master.port)
+  if (place.rank == 0 && listening.port != master_port)
     throw ConfigError(Code::kUsage, "process 0 would listen on port ", port,
                       ", and others look for it at ", place.master,
                       ": give the same port in --master or the machinefile");

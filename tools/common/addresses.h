@@ -13,14 +13,6 @@ struct Listening {
   std::uint16_t port = 0;  // 0: any
 };
 
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-// Of "host:port" with an IPv6 address in brackets, as find_place makes it.
-HostPort split_address(const std::string& address);
-
 // From the flags, else the machinefile's line, else: process 0 at its master address; others at
 // the interface that the launcher says, beside a master on this machine on 127.0.0.1, or else at
 // the address from which they reach the master. Throws ConfigError (kUsage): no such interface, no

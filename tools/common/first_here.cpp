@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "common/addresses.h"
-#include "shoal/base/text.h"
+#include "shoal/base/address.h"
+#include "shoal/base/error.h"
 
 namespace shoal {
 namespace {

@@ -48,8 +48,6 @@ Result<std::vector<Process>> parse_machinefile(std::string_view text, const std:
 std::string machine_of(const std::string& host);
 
 inline constexpr int kDefaultPort = 29600;
-// "a:29600", "[::1]:29600".
-std::string address_text(const std::string& host, int port);
 
 // "0,2|1": the workers of each group, in the order in which the file names groups; "" if it names
 // none. An error (kUsage): some workers have one and others do not.

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "shoal/base/address.h"
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/compat/launchers.h"
@@ -305,7 +306,7 @@ class Machinefile {
     for (const auto& [address, numbers] : lines)
       if (numbers.size() > 1)
         wrong(lines_text(numbers), " have the same address ",
-              address_text(address.first, address.second));
+              join_address(address.first, str(address.second)));
     if (format_ != HostfileFormat::kDeepSpeed) return;
     for (const auto& [host, numbers] : hosts)
       if (numbers.size() > 1)
@@ -340,10 +341,6 @@ std::optional<HostfileFormat> hostfile_format_named(std::string_view name) {
   for (const auto& [format, known] : kFormats)
     if (name == known) return format;
   return std::nullopt;
-}
-
-std::string address_text(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? str(host, ':', port) : str('[', host, "]:", port);
 }
 
 Result<std::string> groups_of(const std::vector<Process>& machines) {

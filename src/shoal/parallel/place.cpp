@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "shoal/base/address.h"
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/compat/launchers.h"
@@ -93,7 +94,7 @@ class Finder {
   void find_master() {
     if (!flags_.master.empty()) return master_by_flag();
     if (of_machinefile() > 0) {
-      place_.master = address_text(place_.machines[0].host, place_.machines[0].port);
+      place_.master = join_address(place_.machines[0].host, str(place_.machines[0].port));
       return;
     }
     if (place_.processes == 1) return;
@@ -104,17 +105,12 @@ class Finder {
       fail("no address of process 0 is known; ", place_.source,
            " does not say it: give --master=host:port, or --machinefile");
     if (port == 0) port = flags_.port > 0 ? flags_.port : kDefaultPort;
-    place_.master = address_text(host, port);
+    place_.master = join_address(host, str(port));
   }
 
   void master_by_flag() {
-    const std::size_t colon = flags_.master.rfind(':');
-    std::string host = flags_.master.substr(0, colon);
-    const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
-    const auto port = colon == std::string::npos
-                          ? std::nullopt
-                          : number_in(flags_.master.substr(colon + 1), 1, compat::kMostPort);
-    if (!port || host.empty() || (!bracketed && host.find(':') != std::string::npos))
+    const auto [host, port] = split_address(flags_.master);
+    if (host.empty() || !number_in(port, 1, compat::kMostPort))
       fail("--master=", flags_.master, " is not host:port (an IPv6 address stands in brackets)");
     place_.master = flags_.master;
   }

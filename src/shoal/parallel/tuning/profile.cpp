@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 
+#include "shoal/base/address.h"
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
 #include "shoal/base/timer.h"
@@ -19,14 +20,11 @@ std::string rounded(double number) {
   return std::move(out).str();
 }
 
-// "10.0.0.3:29600" and "[::1]:29600" without their ports, by worker.
+// By worker.
 std::vector<std::string> hosts_of(const table::RosterBody& roster) {
   std::vector<std::string> hosts;
   for (const auto& process : roster.processes) {
-    if (process.worker < 0) continue;
-    std::string host = process.address.substr(0, process.address.rfind(':'));
-    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-    hosts.push_back(std::move(host));
+    if (process.worker >= 0) hosts.push_back(split_address(process.address).host);
   }
   return hosts;
 }

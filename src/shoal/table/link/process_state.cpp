@@ -74,23 +74,6 @@ void let_run(IoThreads& threads) {
     if (!strand.call([] {}, std::chrono::seconds(1))) return;
 }
 
-HostPort split_address(const std::string& address) {
-  if (!address.empty() && address[0] == '[') {
-    const std::size_t end = address.find(']');
-    if (end == std::string::npos) return {address, ""};
-    return {address.substr(1, end - 1),
-            end + 1 < address.size() && address[end + 1] == ':' ? address.substr(end + 2) : ""};
-  }
-  const std::size_t colon = address.rfind(':');
-  // none, or an IPv6 address without a port
-  if (colon == std::string::npos || address.find(':') != colon) return {address, ""};
-  return {address.substr(0, colon), address.substr(colon + 1)};
-}
-
-std::string join_address(const std::string& host, const std::string& port) {
-  return host.find(':') == std::string::npos ? str(host, ":", port) : str("[", host, "]:", port);
-}
-
 bool is_anywhere(const std::string& host) {
   return host.empty() || host == "0.0.0.0" || host == "::";
 }

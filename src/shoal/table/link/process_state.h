@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "shoal/base/address.h"
 #include "shoal/base/mutex.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/link.h"
@@ -134,14 +135,7 @@ Status ProcessState::wait(Done done, Late late, milliseconds deadline) {
 // Returns when what is in the threads' queue now has run, or after a second.
 void let_run(IoThreads& threads);
 
-// ---- addresses: "host:port", with brackets round an IPv6 address ----
-struct HostPort {
-  std::string host;
-  std::string port;  // "" if there is none
-};
-HostPort split_address(const std::string& address);
-std::string join_address(const std::string& host, const std::string& port);
-// An address that stands for "where its connection comes from".
+// A host that stands for "where its connection comes from".
 bool is_anywhere(const std::string& host);
 
 }  // namespace shoal::table
