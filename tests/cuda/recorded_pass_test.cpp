@@ -177,6 +177,22 @@ TEST_P(CudaRecordedPass, CallsAgainWhenSomethingIsElsewhere) {
   EXPECT_EQ(steps.at(0).calls, calls + 1);
 }
 
+TEST_P(CudaRecordedPass, NotesNoUsesAfterAStepThrows) {
+  for (const int last : {2, 4}) {  // called, recorded
+    std::vector<Steps::Step> all = two_steps();
+    int calls = 0;
+    all.push_back({[&] {
+      ops::scale(ctx_, 1, z_);
+      if (++calls == last) throw std::bad_alloc();
+    }});
+    Steps steps(std::move(all));
+    RecordedPass pass(steps, ctx_);
+    expect_right(pass, last - 1);
+    EXPECT_THROW((void)pass.run(true), std::bad_alloc);
+    EXPECT_EQ(ctx_.uses(), nullptr) << "at call " << last;
+  }
+}
+
 TEST_P(CudaRecordedPass, EndsAStretchWhereStepsMustNotComeTogether) {
   std::vector<Steps::Step> all = two_steps();
   for (int i = 0; i < 3; ++i) all.push_back({[this] { ops::scale(ctx_, 2, z_); }});

@@ -10,6 +10,18 @@ namespace {
 
 using Access = Storage::Access;
 
+// The context's uses of tensors are added to `uses` while this lives.
+class Noting {
+ public:
+  Noting(Context& context, std::vector<TensorUse>& uses) : context_(context) {
+    context_.note_uses(&uses);
+  }
+  ~Noting() { context_.note_uses(nullptr); }
+
+ private:
+  Context& context_;
+};
+
 // Of the same memory.
 bool is_alike(const TensorUse& a, const TensorUse& b) {
   return a.storage == b.storage && a.home == b.home && a.shape == b.shape && a.access == b.access &&
@@ -117,16 +129,10 @@ Status RecordedPass::call_noting(int step) {
   Note note;
   const std::uint64_t waits = context_.stream()->waits();
   const Random::State coins = context_.random().state();
-  context_.note_uses(&note.uses);
-  Status status;
-  try {
-    status = pass_.work(step);
-  } catch (...) {
-    context_.note_uses(nullptr);
-    throw;
+  {
+    const Noting noting(context_, note.uses);
+    if (Status status = pass_.work(step); !status.ok()) return status;
   }
-  context_.note_uses(nullptr);
-  if (!status.ok()) return status;
   Note& last = notes_[static_cast<std::size_t>(step)];
   if (context_.stream()->waits() != waits)
     note.why_not = "it waits for the device";
@@ -223,8 +229,8 @@ bool RecordedPass::is_as_noted(const Stretch& stretch) {
 void RecordedPass::record(Stretch& stretch) {
   Uses uses;
   int at = -1;  // the step at work
+    const Noting noting(context_, uses);
   const Random::State coins = context_.random().state();
-  context_.note_uses(&uses);
   try {
     stretch.recording = context_.stream()->record([&] {
       for (at = stretch.first; at < stretch.end; ++at)
@@ -239,7 +245,6 @@ void RecordedPass::record(Stretch& stretch) {
     context_.random() = Random(coins);
     refuse(stretch, at, error.what());
   }
-  context_.note_uses(nullptr);
 }
 
 void RecordedPass::refuse(Stretch& stretch, int step, const std::string& why) {
