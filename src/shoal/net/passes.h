@@ -23,8 +23,10 @@ struct Net::Passes {
    protected:
     virtual std::size_t at(int step) const = 0;       // the layer's index
     virtual std::int64_t bytes_together() const = 0;  // of the params of layers whose hooks come so
-    const Layer* called_at(int layer) const {
-      return layer < 0 ? nullptr : net_.layers_[static_cast<std::size_t>(layer)].get();
+    // `called`: the layer that does the step's work; -1: none
+    bool can_replay(int step, int called, bool Layer::Replays::*pass) const {
+      if (net_.wiring_[at(step)].varies) return false;
+      return called < 0 || net_.layers_[static_cast<std::size_t>(called)]->replays().*pass;
     }
     Net& net_;
   };
@@ -33,9 +35,7 @@ struct Net::Passes {
    public:
     using Steps::Steps;
     bool replays(int step) const override {
-      const Layer* const called = called_at(net_.wiring_[at(step)].forward);
-      if (net_.wiring_[at(step)].varies) return false;
-      return called == nullptr || called->replays().forward;
+      return can_replay(step, net_.wiring_[at(step)].forward, &Layer::Replays::forward);
     }
     Status begin(int step) override;
     Status work(int step) override;
@@ -53,9 +53,7 @@ struct Net::Passes {
    public:
     using Steps::Steps;
     bool replays(int step) const override {
-      const Layer* const called = called_at(net_.wiring_[at(step)].backward);
-      if (net_.wiring_[at(step)].varies) return false;
-      return called == nullptr || called->replays().backward;
+      return can_replay(step, net_.wiring_[at(step)].backward, &Layer::Replays::backward);
     }
     Status begin(int step) override;
     Status work(int step) override;
