@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/base/text.h"
 #include "shoal/net/fuse.h"
 #include "shoal/net/varying.h"
 #include "shoal/proto/config_error.h"

@@ -138,7 +138,7 @@ LayerParameter input_layer(const LayerParameter& data, const std::set<std::strin
 
 // ---- Heads
 
-bool has_softmax_of(const NetParameter& net, const std::string& type, const std::string& bottom) {
+bool has_layer_of(const NetParameter& net, const std::string& type, const std::string& bottom) {
   return std::ranges::any_of(net.layer(), [&](const LayerParameter& layer) {
     return layer.type() == type && layer.bottom_size() && layer.bottom(0) == bottom;
   });
@@ -189,7 +189,7 @@ NetParameter replace_losses(const NetParameter& net, bool auxiliary,
     needed.insert(layer.bottom(0));
     if (layer.type() == "ContrastiveLoss" && layer.bottom_size() > 1)
       needed.insert(layer.bottom(1));
-    if (shown->empty() || has_softmax_of(net, *shown, layer.bottom(0))) continue;
+    if (shown->empty() || has_layer_of(net, *shown, layer.bottom(0))) continue;
     LayerParameter head = head_of(layer, *shown, result);
     needed.insert(head.top(0));
     *result.add_layer() = std::move(head);

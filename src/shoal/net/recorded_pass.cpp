@@ -68,8 +68,6 @@ bool converts_own(const std::vector<TensorUse>& uses) {
 
 }  // namespace
 
-RecordedPass::~RecordedPass() = default;
-
 Status RecordedPass::run(bool may_record) {
   may_record = may_record && context_.stream()->records();
   if (may_record && !divided_ && noted_ >= wait_) divide();
@@ -229,9 +227,9 @@ bool RecordedPass::is_as_noted(const Stretch& stretch) {
 void RecordedPass::record(Stretch& stretch) {
   Uses uses;
   int at = -1;  // the step at work
-    const Noting noting(context_, uses);
   const Random::State coins = context_.random().state();
   try {
+    const Noting noting(context_, uses);
     stretch.recording = context_.stream()->record([&] {
       for (at = stretch.first; at < stretch.end; ++at)
         if (!pass_.work(at).ok()) throw DeviceError("it fails");

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -45,14 +44,12 @@ class RecordedPass {
  public:
   // The pass and the context outlive it.
   RecordedPass(Pass& pass, Context& context) : pass_(pass), context_(context) {}
-  ~RecordedPass();
 
   // may_record: nothing has to see the layers one by one. Ends with the first error.
   Status run(bool may_record);
   // Shapes or memory are others from now on.
   void forget();
   bool is_recorded() const { return divided_; }
-  // As Net::recorded has them.
   RecordedWork summary() const;
 
  private:

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "shoal/net/build.h"
-#include "shoal/proto/config_error.h"
 
 namespace shoal {
 namespace {
