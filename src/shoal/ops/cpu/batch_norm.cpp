@@ -192,9 +192,7 @@ class BatchNorm final : public BatchNormKernel {
 
   template <class F>
   void each_channel(Context& ctx, F f) const {
-    const std::int64_t grain =
-        kElementGrain / std::max<std::int64_t>(1, desc_.images * desc_.inner) + 1;
-    parallel_for(ctx.threads(), desc_.channels, grain,
+    parallel_for(ctx.threads(), desc_.channels, grain_of(desc_.images * desc_.inner),
                  [&](int, std::int64_t begin, std::int64_t end) {
                    for (std::int64_t c = begin; c < end; ++c) f(c);
                  });

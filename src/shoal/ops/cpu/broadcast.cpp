@@ -23,16 +23,15 @@ template <class Row, class Vector>
 void for_rows(Context& ctx, const BroadcastDims& s, Row row, Vector vector) {
   const bool flat = s.inner == 1;
   const std::int64_t length = flat ? s.dim : s.inner, rows = flat ? s.outer : s.outer * s.dim;
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
-  parallel_for(ctx.threads(), rows, grain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      if (flat)
-        vector(r * length, length);
-      else
-        row(r % s.dim, r * length, length);
-    }
-  });
+  parallel_for(ctx.threads(), rows, grain_of(length),
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   if (flat)
+                     vector(r * length, length);
+                   else
+                     row(r % s.dim, r * length, length);
+                 }
+               });
 }
 
 // numbers that stay in the first cache from the sums to the product
@@ -108,12 +107,11 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
 
 void backward(Context& ctx, const BroadcastDims& s, const Backward& b) {
   if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner);
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
-  parallel_for(ctx.threads(), s.dim, grain, [&](int, std::int64_t begin, std::int64_t end) {
-    if (s.inner == 1) return backward_columns(s, b, begin, end);
-    for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d);
-  });
+  parallel_for(ctx.threads(), s.dim, grain_of(s.outer * s.inner),
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 if (s.inner == 1) return backward_columns(s, b, begin, end);
+                 for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d);
+               });
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor
   const float* in = x.in();
   float* out = y.out();
   parallel_for(
-      ctx.threads(), x.count(), kElementGrain / 8, [=](int, std::int64_t begin, std::int64_t end) {
+      ctx.threads(), x.count(), grain_of(8), [=](int, std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end;) {
           const std::uint64_t word = coins.position + static_cast<std::uint64_t>(i);
           const std::array<std::uint32_t, 4> words = philox(coins.seed, coins.stream, word / 4);

@@ -28,7 +28,7 @@ std::vector<const float*> pointers(Tensors x, const Tensor& y) {
 template <class F>
 void for_blocks(Context& ctx, std::int64_t n, F f) {
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
-  parallel_for(ctx.threads(), blocks, kElementGrain / kBlock,
+  parallel_for(ctx.threads(), blocks, grain_of(kBlock),
                [&](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t b = begin; b < end; ++b)
                    f(b * kBlock, std::min(n, (b + 1) * kBlock));

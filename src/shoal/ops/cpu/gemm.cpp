@@ -139,7 +139,7 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
   const bool per_number = inner == 1;
   const std::int64_t units = per_number ? rows / channels : rows,
                      width = per_number ? channels : inner;
-  parallel_for(ctx.threads(), units, kElementGrain / width + 1,
+  parallel_for(ctx.threads(), units, grain_of(width),
                [=](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t u = begin; u < end; ++u) {
                    float* row = out + u * width;
@@ -159,16 +159,17 @@ void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, 
       << dy.shape().str() << " onto " << db.shape().str();
   const float* in = dy.in();
   float* sums = db.mut();
-  const std::int64_t grain = kElementGrain / std::max<std::int64_t>(1, outer * inner) + 1;
-  parallel_for(ctx.threads(), channels, grain, [=](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = 0; n < outer; ++n) {
-      const float* image = in + n * channels * inner;
-      if (inner == 1)
-        for (std::int64_t c = begin; c < end; ++c) sums[c] += image[c];
-      else
-        for (std::int64_t c = begin; c < end; ++c) sums[c] += sum(image + c * inner, inner);
-    }
-  });
+  parallel_for(ctx.threads(), channels, grain_of(outer * inner),
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t n = 0; n < outer; ++n) {
+                   const float* image = in + n * channels * inner;
+                   if (inner == 1)
+                     for (std::int64_t c = begin; c < end; ++c) sums[c] += image[c];
+                   else
+                     for (std::int64_t c = begin; c < end; ++c)
+                       sums[c] += sum(image + c * inner, inner);
+                 }
+               });
 }
 
 }  // namespace shoal::ops::cpu

@@ -113,7 +113,7 @@ void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const 
   const float *left = a.in(), *right = b.in(), *alike = similar.in();
   float* out = da.out();
   const std::int64_t columns = desc.columns;
-  parallel_for(ctx.threads(), desc.rows, kElementGrain / (columns + 1) + 1,
+  parallel_for(ctx.threads(), desc.rows, grain_of(columns),
                [=](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t n = begin; n < end; ++n) {
                    const double squared =

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -40,7 +39,7 @@ struct LabelReader {
 template <class F>
 void for_rows(Context& ctx, const ClassDesc& desc, F f) {
   const std::int64_t rows = desc.outer * desc.classes, inner = desc.inner, classes = desc.classes;
-  parallel_for(ctx.threads(), rows, kElementGrain / std::max<std::int64_t>(inner, 1) + 1,
+  parallel_for(ctx.threads(), rows, grain_of(inner),
                [=](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row)
                    f(row % classes, row / classes * inner, row * inner);

@@ -79,21 +79,10 @@ class AcrossChannels final : public LrnKernel {
   }
 
  private:
-  static constexpr std::int64_t kStrip = 64;
-
   // f(thread, the strip's first number in x, its width).
   template <class F>
   void each_strip(Context& ctx, F f) const {
-    const std::int64_t strips = (places_ + kStrip - 1) / kStrip;
-    const std::int64_t grain = kElementGrain / (desc_.channels * std::min(places_, kStrip)) / 8 + 1;
-    parallel_for(ctx.threads(), desc_.images * strips, grain,
-                 [&](int thread, std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t strip = begin; strip < end; ++strip) {
-                     const std::int64_t first = strip % strips * kStrip;
-                     f(thread, strip / strips * desc_.channels * places_ + first,
-                       std::min(kStrip, places_ - first));
-                   }
-                 });
+    for_strips(ctx.threads(), desc_.images, desc_.channels, places_, f);
   }
 
   std::int64_t low(std::int64_t c) const { return std::max<std::int64_t>(0, c - desc_.size / 2); }
@@ -172,8 +161,7 @@ class WithinChannel final : public LrnKernel {
   template <class F>
   void each_plane(Context& ctx, F f) const {
     float* scratch = ctx.scratch(ctx.threads() * 3 * places_).data();
-    parallel_for(ctx.threads(), desc_.images * desc_.channels,
-                 kElementGrain / 8 / std::max<std::int64_t>(1, places_) + 1,
+    parallel_for(ctx.threads(), desc_.images * desc_.channels, grain_of(8 * places_),
                  [&](int thread, std::int64_t begin, std::int64_t end) {
                    for (std::int64_t plane = begin; plane < end; ++plane)
                      f(plane * places_, scratch + thread * 3 * places_);

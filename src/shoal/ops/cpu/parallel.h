@@ -31,5 +31,25 @@ void parallel_for(int threads, std::int64_t n, std::int64_t grain, F f) {
 // A grain for loops that do a few instructions an element: below it a second thread costs more than
 // it brings.
 inline constexpr std::int64_t kElementGrain = 16384;
+// The same for units of so many elements each.
+inline std::int64_t grain_of(std::int64_t elements) {
+  return (kElementGrain - 1) / std::max<std::int64_t>(1, elements) + 1;
+}
+
+// Calls f(thread, first element, width) for strips of at most kStrip places, for loops that take
+// all channels of a strip together.
+inline constexpr std::int64_t kStrip = 64;
+template <class F>
+void for_strips(int threads, std::int64_t images, std::int64_t channels, std::int64_t places, F f) {
+  const std::int64_t strips = (places + kStrip - 1) / kStrip;
+  const std::int64_t grain = grain_of(8 * channels * std::min(places, kStrip));
+  parallel_for(
+      threads, images * strips, grain, [&](int thread, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t strip = begin; strip < end; ++strip) {
+          const std::int64_t first = strip % strips * kStrip;
+          f(thread, strip / strips * channels * places + first, std::min(kStrip, places - first));
+        }
+      });
+}
 
 }  // namespace shoal::ops::cpu

@@ -13,7 +13,7 @@ void for_rows(Context& ctx, std::int64_t count, const Tensor& slope, std::int64_
   CHECK(count % (channels * inner) == 0)
       << count << " elements in rows of " << inner << ", " << channels << " channels";
   const float* slopes = slope.in();
-  parallel_for(ctx.threads(), count / inner, kElementGrain / inner + 1,
+  parallel_for(ctx.threads(), count / inner, grain_of(inner),
                [&](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row)
                    f(slopes[row % channels], row * inner, (row + 1) * inner);
@@ -58,7 +58,7 @@ void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, con
     sums[0] += static_cast<float>(blocked_sum(ctx, x.count(), term));
     return;
   }
-  parallel_for(ctx.threads(), channels, kElementGrain / (outer * inner) + 1,
+  parallel_for(ctx.threads(), channels, grain_of(outer * inner),
                [=](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t c = begin; c < end; ++c) {
                    double sum = 0;

@@ -118,7 +118,7 @@ class Pool final : public PoolKernel {
   // f(plane, room).
   template <class F>
   void each_plane(Context& ctx, F f) const {
-    parallel_for(ctx.threads(), desc_.planes, kElementGrain / std::max<std::int64_t>(1, in_) + 1,
+    parallel_for(ctx.threads(), desc_.planes, grain_of(in_),
                  [&](int, std::int64_t begin, std::int64_t end) {
                    Room room;
                    if (max_) {

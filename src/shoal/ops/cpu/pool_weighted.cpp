@@ -78,7 +78,7 @@ class WeightedPool final : public PoolKernel {
   // f(plane, number of the output among all, its window).
   template <class F>
   void each_window(Context& ctx, F f) const {
-    parallel_for(ctx.threads(), desc_.planes, kElementGrain / std::max<std::int64_t>(1, in_) + 1,
+    parallel_for(ctx.threads(), desc_.planes, grain_of(in_),
                  [&](int, std::int64_t begin, std::int64_t end) {
                    for (std::int64_t at = begin * out_; at < end * out_; ++at)
                      f(at / out_, at, window_at(desc_, at % out_));

@@ -1,7 +1,5 @@
 #include "shoal/ops/recurrent.h"
 
-#include <algorithm>
-
 #include "shoal/ops/cpu/elementary.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/lstm_gates.h"
@@ -13,12 +11,12 @@ namespace {
 template <class F>
 void each_unit(Context& ctx, const Tensor& cont, const Tensor& gates, const Tensor& c, F f) {
   const std::int64_t units = lstm_units(cont, gates, c);
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kElementGrain / 16 / std::max<std::int64_t>(units, 1));
-  parallel_for(ctx.threads(), cont.count(), grain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n)
-      for (std::int64_t d = 0; d < units; ++d) f(n, units, n * 4 * units + d, n * units + d);
-  });
+  parallel_for(ctx.threads(), cont.count(), grain_of(16 * units),
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t n = begin; n < end; ++n)
+                   for (std::int64_t d = 0; d < units; ++d)
+                     f(n, units, n * 4 * units + d, n * units + d);
+               });
 }
 
 }  // namespace

@@ -25,8 +25,7 @@ void sum_rows(Context& ctx, float coeff, const Tensor& x, Tensor& y, Term term) 
                      blocks = (length + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<std::size_t>(rows * blocks));
   const float* in = x.in();
-  const std::int64_t grain = std::max<std::int64_t>(
-      1, kElementGrain / std::max<std::int64_t>(std::min(length, kBlock), 1));
+  const std::int64_t grain = grain_of(std::min(length, kBlock));
   parallel_for(ctx.threads(), rows * blocks, grain, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t row = b / blocks, at = b % blocks * kBlock;
@@ -62,7 +61,7 @@ void spread_rows(Context& ctx, float coeff, const Tensor& g, Tensor& gx, Slope s
 template <class F>
 void for_rows(Context& ctx, std::int64_t rows, std::int64_t count, F f) {
   const std::int64_t length = rows == 0 ? 0 : count / rows;
-  parallel_for(ctx.threads(), rows, kElementGrain / std::max<std::int64_t>(length, 1) + 1,
+  parallel_for(ctx.threads(), rows, grain_of(length),
                [&](int, std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row) f(row, row * length, length);
                });

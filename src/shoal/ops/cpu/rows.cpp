@@ -29,14 +29,13 @@ void take_rows(Context& ctx, const Tensor& x, const Tensor& index, Tensor& y) {
   const std::int64_t length = row_length(x, index, y);
   const float *in = x.in(), *at = index.in();
   float* out = y.out();
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
-  parallel_for(ctx.threads(), index.count(), grain, [=](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t m = begin; m < end; ++m) {
-      const float* row = in + static_cast<std::int64_t>(at[m]) * length;
-      std::copy(row, row + length, out + m * length);
-    }
-  });
+  parallel_for(ctx.threads(), index.count(), grain_of(length),
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t m = begin; m < end; ++m) {
+                   const float* row = in + static_cast<std::int64_t>(at[m]) * length;
+                   std::copy(row, row + length, out + m * length);
+                 }
+               });
 }
 
 void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
@@ -44,8 +43,7 @@ void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
   const float *grad = g.in(), *at = index.in();
   float* out = gx.mut();
   // Threads share out the columns: two rows may be the same one.
-  const std::int64_t grain =
-      std::max<std::int64_t>(16, kElementGrain / std::max<std::int64_t>(count, 1));
+  const std::int64_t grain = std::max<std::int64_t>(16, grain_of(count));
   parallel_for(ctx.threads(), length, grain, [=](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t m = 0; m < count; ++m) {
       float* row = out + static_cast<std::int64_t>(at[m]) * length;

@@ -1,6 +1,5 @@
 #include "shoal/ops/slice.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "shoal/base/log.h"
@@ -51,11 +50,11 @@ class SliceRows {
 template <class F>
 void for_rows(Context& ctx, const SliceRows& rows, F f) {
   const std::int64_t length = rows.length();
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
-  parallel_for(ctx.threads(), rows.count(), grain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) f(row * length, rows.start(row), length);
-  });
+  parallel_for(ctx.threads(), rows.count(), grain_of(length),
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   f(row * length, rows.start(row), length);
+               });
 }
 
 void copy(float* to, const float* from, std::int64_t count) {

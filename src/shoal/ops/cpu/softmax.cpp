@@ -49,21 +49,10 @@ class Softmax final : public SoftmaxKernel {
   }
 
  private:
-  static constexpr std::int64_t kStrip = 64;
-
   template <class F>
   void each_strip(Context& ctx, F f) const {
-    const std::int64_t strips = (desc_.inner + kStrip - 1) / kStrip;
-    const std::int64_t work = desc_.channels * std::min(desc_.inner, kStrip) * 8;
-    parallel_for(ctx.threads(), desc_.outer * strips,
-                 kElementGrain / std::max<std::int64_t>(1, work) + 1,
-                 [&](int, std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t strip = begin; strip < end; ++strip) {
-                     const std::int64_t first = strip % strips * kStrip;
-                     f(strip / strips * desc_.channels * desc_.inner + first,
-                       std::min(kStrip, desc_.inner - first));
-                   }
-                 });
+    for_strips(ctx.threads(), desc_.outer, desc_.channels, desc_.inner,
+               [&](int, std::int64_t first, std::int64_t width) { f(first, width); });
   }
   // f(place) for the places of all channels, `first` being channel 0's.
   template <class F>
