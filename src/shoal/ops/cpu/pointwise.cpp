@@ -4,6 +4,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/elementwise.h"
+#include "shoal/ops/cpu/relu.h"
 #include "shoal/ops/cpu/vector_math.h"
 
 namespace shoal::ops::cpu {
@@ -34,8 +35,8 @@ struct Backward {
 };
 
 void relu(const Forward& each, float slope) {
-  if (slope == 0) return each([](float x) { return x < 0 ? 0.0f : x; });
-  each([slope](float x) { return x > 0 ? x : slope * x; });
+  if (slope == 0) return each([](float x) { return cpu::relu(x); });
+  each([slope](float x) { return leaky_relu(slope, x); });
 }
 
 void power(const Forward& each, float exponent, float scale, float shift) {
