@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "shoal/ops/cpu/columns.h"
 #include "shoal/ops/cpu/impls.h"

@@ -31,7 +31,6 @@ class Border {
   std::int64_t plane() const { return plane_; }
   // between neighbours on an axis
   std::int64_t stride(std::size_t axis) const { return strides_[axis]; }
-  std::int64_t before(std::size_t axis) const { return axes_[axis].before; }
   void copy(const float* in, std::int64_t planes, float* out) const;
 
  private:
