@@ -16,7 +16,7 @@ namespace {
 
 using parallel::Cost;
 using parallel::cost_of;
-using parallel::Crowd;
+using parallel::JobSize;
 using parallel::kCollectives;
 using parallel::kPredictedWays;
 using parallel::LayerSize;
@@ -179,11 +179,11 @@ TEST(Collectives, TakeTheTimeOfTheFormulas) {
   const Rates rates{.bandwidth = 4.0 * (1 << 20), .latency = 1, .multiply_adds = 0};
   for (const auto& [workers, ring] : std::map<int, double>{
            {2, 1}, {4, 1.5}, {8, 1.75}, {16, 1.875}, {32, 1.9375}, {64, 1.96875}}) {
-    const Crowd crowd{workers, workers};
-    const Cost around = cost_of(Way::kRing, size, crowd, rates),
-               halves = cost_of(Way::kHalvingDoubling, size, crowd, rates),
-               direct = cost_of(Way::kDirect, size, crowd, rates),
-               table = cost_of(Way::kTable, size, crowd, rates);
+    const JobSize job{workers, workers};
+    const Cost around = cost_of(Way::kRing, size, job, rates),
+               halves = cost_of(Way::kHalvingDoubling, size, job, rates),
+               direct = cost_of(Way::kDirect, size, job, rates),
+               table = cost_of(Way::kTable, size, job, rates);
     EXPECT_NEAR(ring, around.link, 1e-9);
     EXPECT_NEAR(ring, halves.link, 1e-9);
     EXPECT_NEAR(ring, direct.link, 1e-9);
@@ -193,7 +193,7 @@ TEST(Collectives, TakeTheTimeOfTheFormulas) {
     EXPECT_EQ(2, direct.latency);
     EXPECT_NEAR(workers, cost_of(Way::kTable, size, {workers, 1}, rates).link + 1, 1e-9);
     // of a whole vector at once the tree would take 2 log2 p; here its strips follow each other
-    EXPECT_LE(cost_of(Way::kTree, size, crowd, rates).link, 2 * std::log2(workers) + 1e-9);
+    EXPECT_LE(cost_of(Way::kTree, size, job, rates).link, 2 * std::log2(workers) + 1e-9);
   }
 }
 
@@ -204,13 +204,13 @@ struct Choice {
   Way way;
   std::string why;
 };
-std::vector<Choice> chosen(const SolverParameter& solver, const Crowd& crowd, const Rates& rates) {
+std::vector<Choice> chosen(const SolverParameter& solver, const JobSize& job, const Rates& rates) {
   Context context({});
   NetParameter param = solver.net_param();
   Net net(param, context);
   std::vector<Choice> all;
   for (const parallel::LayerExchange& one : parallel::choose_exchanges(
-           net, solver, "job", *or_throw(table::make_scheme("bsp")), crowd, rates))
+           net, solver, "job", *or_throw(table::make_scheme("bsp")), job, rates))
     all.push_back({net.layers()[static_cast<std::size_t>(one.layer)]->name(), one.way, one.why});
   return all;
 }

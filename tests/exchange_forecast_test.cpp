@@ -81,10 +81,10 @@ TEST(ExchangeForecast, IsWhatASimulatedJobWithoutNumbersTakes) {
       NetParameter param = solver.net_param();
       const Net net(param, context);
       const parallel::Rates rates = parallel::rates_of(solver);
-      const parallel::Crowd crowd{kWorkers, kWorkers};
-      const auto choices = parallel::choose_exchanges(net, solver, "job", *scheme, crowd, rates);
+      const parallel::JobSize job{kWorkers, kWorkers};
+      const auto choices = parallel::choose_exchanges(net, solver, "job", *scheme, job, rates);
       EXPECT_EQ(way, choices.back().way);
-      const Forecast forecast = parallel::forecast_of(net, choices, crowd, rates, 1,
+      const Forecast forecast = parallel::forecast_of(net, choices, job, rates, 1,
                                                       parallel::clips_all(solver, "job", *scheme));
       EXPECT_NEAR(1, forecast.seconds(0.01) / ((seconds(8) - seconds(4)) / 4),
                   way == Way::kTree ? 0.2 : 0.12)

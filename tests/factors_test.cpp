@@ -16,7 +16,7 @@ namespace shoal::test::factors_test {
 namespace {
 
 using parallel::cost_of;
-using parallel::Crowd;
+using parallel::JobSize;
 using parallel::Way;
 
 constexpr std::array kAmongWorkers{Way::kFactors, Way::kTree, Way::kRing, Way::kHalvingDoubling,
@@ -73,11 +73,11 @@ TEST(Factors, TrafficIsThatOfPoseidonsTable) {
       {1000, 1024, 32, 16, 1.94, 3.84, true},      {1000, 1024, 32, 32, 4.02, 3.97, false}};
   for (const Case& c : cases) {
     const Factored::Sizes sizes{c.rows, c.outputs, c.inputs};
-    const Crowd crowd{c.workers, c.workers};
+    const JobSize job{c.workers, c.workers};
     const parallel::LayerSize layer{c.outputs * c.inputs, sizes};
-    EXPECT_NEAR(c.factors, cost_of(Way::kFactors, layer, crowd, {}).numbers / 1e6, 0.006);
-    EXPECT_NEAR(c.table, cost_of(Way::kTable, layer, crowd, {}).numbers / 1e6, 0.006);
-    EXPECT_EQ(c.fewer, parallel::factors_are_fewer(sizes, crowd))
+    EXPECT_NEAR(c.factors, cost_of(Way::kFactors, layer, job, {}).numbers / 1e6, 0.006);
+    EXPECT_NEAR(c.table, cost_of(Way::kTable, layer, job, {}).numbers / 1e6, 0.006);
+    EXPECT_EQ(c.fewer, parallel::factors_are_fewer(sizes, job))
         << c.outputs << " x " << c.inputs << ", " << c.rows << " rows, " << c.workers;
   }
 }

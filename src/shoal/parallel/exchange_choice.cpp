@@ -172,11 +172,11 @@ void keep_together(std::vector<LayerExchange>& choices, const std::vector<std::o
 }
 
 // Fills in the way that AUTO takes, and why.
-void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
+void choose(LayerExchange& choice, const JobSize& job, const Rates& rates) {
   choice.way = Way::kTable;
   if (rates.bandwidth <= 0) {
     const bool factors = choice.costs.contains(Way::kFactors);
-    const bool fewer = factors && factors_are_fewer(*choice.size.factors, crowd);
+    const bool fewer = factors && factors_are_fewer(*choice.size.factors, job);
     choice.way = fewer ? Way::kFactors : Way::kTable;
     choice.why = fewer ? "fewer numbers" : factors ? "more numbers as factors" : "";
     return;
@@ -190,25 +190,25 @@ void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
 
 // Of a vector that is cut into a part for each worker: a strip has 2 P (P - 1) rows, of which every
 // process keeps a note. AUTO takes no such way with many workers.
-bool has_many_rows(Way way, const Crowd& crowd) {
+bool has_many_rows(Way way, const JobSize& job) {
   constexpr std::int64_t kMostWorkers = 64;
-  return (way == Way::kRing || way == Way::kDirect) && crowd.workers > kMostWorkers;
+  return (way == Way::kRing || way == Way::kDirect) && job.workers > kMostWorkers;
 }
 
 }  // namespace
 
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
-                                            const Crowd& crowd, const Rates& rates) {
+                                            const JobSize& job, const Rates& rates) {
   const ExchangeParameter& parameter = solver.exchange();
   check_names(net, parameter, name);
-  const bool asked = solver.has_exchange() && crowd.workers > 1;
+  const bool asked = solver.has_exchange() && job.workers > 1;
   std::vector<LayerExchange> choices;
   std::vector<std::optional<Way>> all_said;
   for (int i = 0; i < static_cast<int>(net.layers().size()); ++i) {
     const Layer& layer = *net.layers()[i];
     LayerExchange choice{
-        .layer = i, .size = size_of(net, i, solver.iter_size() * crowd.replicas), .why = ""};
+        .layer = i, .size = size_of(net, i, solver.iter_size() * job.replicas), .why = ""};
     if (choice.size.params == 0) continue;
     bool by_name = false;
     const Wanted want = asked ? wanted(parameter, layer, by_name) : ExchangeParameter::TABLE;
@@ -217,8 +217,8 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
     for (const Way way : kWays) {
       const std::string none = asked ? why_none(way, scheme) : "";
       const std::string reason = none.empty() ? why_not(way, net, i) : none;
-      if (reason.empty() && (way == said || !has_many_rows(way, crowd)))
-        choice.costs[way] = cost_of(way, choice.size, crowd, rates);
+      if (reason.empty() && (way == said || !has_many_rows(way, job)))
+        choice.costs[way] = cost_of(way, choice.size, job, rates);
       else if (!reason.empty() && way == said.value_or(Way::kFactors))
         why_no_other = reason;
       // of a whole net, the layers that cannot go so go by the table
@@ -231,7 +231,7 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
       choice.way = why_no_other.empty() ? *said : Way::kTable;
       choice.why = why_no_other.empty() ? "as the solver says" : why_no_other;
     } else {
-      choose(choice, crowd, rates);
+      choose(choice, job, rates);
       if (choice.why.empty()) choice.why = why_no_other;
     }
     choices.push_back(std::move(choice));
@@ -366,7 +366,7 @@ std::string table_of(const Net& net, const std::vector<LayerExchange>& choices,
   return out.str();
 }
 
-Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
+Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const JobSize& job,
                      const Rates& rates, int passes, bool clips) {
   Forecast forecast{
       .slices = slices_of(net, estimated_shares(net), passes, true), .legs = {}, .clips = clips};
@@ -379,8 +379,8 @@ Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, 
   for (const Bucket& bucket : buckets_of(net, ways_of(net, choices), bucket_bytes(rates)))
     forecast.legs.push_back(
         {.layers = bucket.layers,
-         .cost = cost_of(bucket.way, {.params = static_cast<std::int64_t>(bucket.count)}, crowd,
-                         rates)});
+         .cost =
+             cost_of(bucket.way, {.params = static_cast<std::int64_t>(bucket.count)}, job, rates)});
   std::ranges::sort(forecast.legs, std::ranges::greater(),
                     [](const Leg& leg) { return leg.layers.back(); });
   return forecast;

@@ -37,7 +37,7 @@ struct LayerExchange {
 // solver asks for what cannot be; `name`, the prototxt's, stands in front.
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
-                                            const Crowd& crowd, const Rates& rates = {});
+                                            const JobSize& job, const Rates& rates = {});
 // The rates that the solver says; others where it does not.
 Rates rates_of(const SolverParameter& solver, const Rates& others = {});
 // AUTO is asked for somewhere, and a rate that it depends on is not said.
@@ -63,7 +63,7 @@ std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices);
 std::string table_of(const Net& net, const std::vector<LayerExchange>& choices, const Rates& rates);
 // passes: of an iteration, or of all steps of a task. clips: as clips_all() says.
-Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
+Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const JobSize& job,
                      const Rates& rates, int passes, bool clips = false);
 // The solver limits the norm of all workers' gradients together; otherwise, under schemes of
 // deltas, each worker that of its own.

@@ -13,9 +13,9 @@ namespace {
 constexpr double kNumberBytes = sizeof(float);
 
 // A library does what it likes: about as much as halving and doubling.
-Cost collective_cost(Way of, std::int64_t params, const Crowd& crowd, const Rates& rates) {
+Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rates& rates) {
   const Way way = is_of_library(of) ? Way::kHalvingDoubling : of;
-  const int workers = static_cast<int>(crowd.workers);
+  const int workers = static_cast<int>(job.workers);
   const Load load = load_of(way, workers);
   const auto all = static_cast<double>(params);
   Cost cost{.numbers = 2 * load.busiest * all};
@@ -60,34 +60,33 @@ Load load_of(Way way, int workers) {
           .rounds = 2 * levels + (folds ? 2 : 0)};
 }
 
-Cost cost_of(Way way, const LayerSize& size, const Crowd& crowd, const Rates& rates) {
-  if (crowd.workers < 2) return {};
-  if (is_collective(way)) return collective_cost(way, size.params, crowd, rates);
+Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates) {
+  if (job.workers < 2) return {};
+  if (is_collective(way)) return collective_cost(way, size.params, job, rates);
   const bool by_table = way == Way::kTable;
   CHECK(by_table || size.factors) << "a layer without factors";
   const auto [rows, outputs, inputs] = size.factors.value_or(Factored::Sizes());
-  const auto workers = static_cast<double>(crowd.workers),
-             servers = static_cast<double>(crowd.servers);
+  const auto workers = static_cast<double>(job.workers), servers = static_cast<double>(job.servers);
   Cost cost;
   if (by_table)
     cost.numbers = 2.0 * static_cast<double>(size.params) * (workers + servers - 2) / servers;
   else
-    cost.numbers = 2.0 * static_cast<double>(rows * (crowd.workers - 1)) *
-                   static_cast<double>(outputs + inputs);
+    cost.numbers =
+        2.0 * static_cast<double>(rows * (job.workers - 1)) * static_cast<double>(outputs + inputs);
   if (rates.bandwidth <= 0) return cost;
   // half of what is sent and received goes each way, and the ways do not wait for each other
   cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
   cost.latency = (by_table ? 2 : 1) * rates.latency;
   // each replica would multiply its own rows, beside the others
   if (!by_table && rates.multiply_adds > 0)
-    cost.product = (workers - 1.0 / crowd.replicas) * static_cast<double>(rows * outputs) *
+    cost.product = (workers - 1.0 / job.replicas) * static_cast<double>(rows * outputs) *
                    static_cast<double>(inputs) / rates.multiply_adds;
   return cost;
 }
 
-bool factors_are_fewer(const Factored::Sizes& sizes, const Crowd& crowd) {
-  return sizes.rows * (crowd.workers - 1) * (sizes.outputs + sizes.inputs) * crowd.servers <=
-         sizes.outputs * sizes.inputs * (crowd.workers + crowd.servers - 2);
+bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job) {
+  return sizes.rows * (job.workers - 1) * (sizes.outputs + sizes.inputs) * job.servers <=
+         sizes.outputs * sizes.inputs * (job.workers + job.servers - 2);
 }
 
 std::size_t bucket_bytes(const Rates& rates) {

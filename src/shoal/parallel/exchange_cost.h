@@ -13,7 +13,7 @@
 
 namespace shoal::parallel {
 
-struct Crowd {
+struct JobSize {
   std::int64_t workers = 1, servers = 1;
   int replicas = 1;  // nets of a worker
 };
@@ -35,10 +35,10 @@ struct Cost {
 };
 // Sources: Poseidon's HybComm (Zhang et al., ATC 2017) for the table and factors; for collectives
 // the schedules of collective.h. FACTORS needs the size's factors.
-Cost cost_of(Way way, const LayerSize& size, const Crowd& crowd, const Rates& rates);
+Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates);
 // Whether factors are no more numbers than a weight (outputs, inputs) of the table's, biases apart.
 // A tie goes to factors.
-bool factors_are_fewer(const Factored::Sizes& sizes, const Crowd& crowd);
+bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job);
 
 // The work of a collective for each number of a long vector, and its messages that wait for each
 // other.

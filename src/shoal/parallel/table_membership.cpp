@@ -125,12 +125,12 @@ class TableMembership final : public JobMembership {
 
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
     const auto made = or_throw(scheme.make());
-    choices_ = choose_exchanges(solver.net(), spec_.solver, name_, *made, crowd(), rates_);
+    choices_ = choose_exchanges(solver.net(), spec_.solver, name_, *made, job_size(), rates_);
     if (std::exchange(links_are_new_, false) && team_->chief())
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
                 << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
     if (team_->chief()) report_exchange(solver);
-    forecast_ = forecast_of(solver.net(), choices_, crowd(), rates_,
+    forecast_ = forecast_of(solver.net(), choices_, job_size(), rates_,
                             spec_.solver.iter_size() * std::max(1, made->task.steps),
                             clips_all(spec_.solver, name_, *made));
     if (!is_first) return;
@@ -270,7 +270,7 @@ class TableMembership final : public JobMembership {
                                            : options_.bandwidths);
   }
 
-  Crowd crowd() const {
+  JobSize job_size() const {
     return {workers_of(table_.roster()), servers_of(table_.roster()), share_.replicas};
   }
 
