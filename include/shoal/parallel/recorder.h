@@ -38,7 +38,6 @@ class Recorder final : public Meter, public Observer {
  public:
   // `table` is null for who trains alone. `next` hears what this observer hears; it may be null.
   Recorder(const RecorderOptions& options, const table::Table* table, Observer* next);
-  ~Recorder() override;
   // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be
   // written.
   void open(Solver& solver);

@@ -1,7 +1,8 @@
 #include "shoal/parallel/pacer_client.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "shoal/base/timer.h"
 
 namespace shoal::parallel {
 
@@ -41,8 +42,7 @@ void PacerClient::step_done(double samples) {
   ++report_.steps;
   report_.samples += samples;
   const auto busy = table_.now() - since_ - (waits_.total() - waited_);
-  report_.seconds =
-      std::max(0.0, std::chrono::duration<double>(busy).count() / (report_.steps - told_));
+  report_.seconds = std::max(0.0, to_seconds(busy) / (report_.steps - told_));
 }
 
 Result<Verdict> PacerClient::judge(table::Clock clock) {

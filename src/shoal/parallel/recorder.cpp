@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/base/timer.h"
 #include "shoal/report/net_outputs.h"
 #include "shoal/solver/solver.h"
 
 namespace shoal::parallel {
 namespace {
-
-double seconds(table::Instant time) { return std::chrono::duration<double>(time).count(); }
 
 template <class Counts>
 Histogram difference(const Counts& now, const Counts& before) {
@@ -54,12 +53,11 @@ std::vector<std::string> output_columns(const Net& net) {
 
 Recorder::Recorder(const RecorderOptions& options, const table::Table* table, Observer* next)
     : options_(options), table_(table), next_(next), scheme_(options.run.scheme) {}
-Recorder::~Recorder() = default;
 
 table::Instant Recorder::now() const {
   return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch();
 }
-double Recorder::since_start(Instant at) const { return seconds(at - started_); }
+double Recorder::since_start(Instant at) const { return to_seconds(at - started_); }
 Recorder::Counts Recorder::counts() const {
   return table_ ? Counts{table_->traffic(), table_->staleness()} : Counts{};
 }
@@ -111,12 +109,12 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
       clock_ = {.worker = options_.run.worker, .clock = iteration, .local_steps = 0};
       // a barrier or an assignment may have been waited for since the last iteration
       waited_before_ = clock_.row_wait = here.rows - rows_before_.value_or(here.rows);
-      clock_.other = std::max(0.0, seconds(here.at - ended_) - clock_.row_wait);
+      clock_.other = std::max(0.0, to_seconds(here.at - ended_) - clock_.row_wait);
       begin_ = step_ = passed_ = here;
       break;
     case Mark::kStep:
-      // for the leave to begin, and for what the first pass needs
-      if (clock_.steps.empty()) clock_.row_wait += seconds(here.at - begin_.at);
+      // for permission to begin, and for what the first pass needs
+      if (clock_.steps.empty()) clock_.row_wait += to_seconds(here.at - begin_.at);
       step_ = passed_ = here;
       clock_.steps.push_back({});
       break;
@@ -125,8 +123,8 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
       StepMetrics& step = clock_.steps.back();
       const double rows = passed_.rows - step_.rows, rows_updating = here.rows - passed_.rows;
       step.data_wait = here.data - step_.data;
-      step.compute = std::max(0.0, seconds(passed_.at - step_.at) - step.data_wait - rows);
-      step.update = std::max(0.0, seconds(here.at - passed_.at) - rows_updating);
+      step.compute = std::max(0.0, to_seconds(passed_.at - step_.at) - step.data_wait - rows);
+      step.update = std::max(0.0, to_seconds(here.at - passed_.at) - rows_updating);
       clock_.row_wait += rows + rows_updating;
       ++clock_.local_steps;
       break;
@@ -149,7 +147,7 @@ void Recorder::end_clock(std::int64_t iteration) {
   }
   // The time that an iteration spent before it was left out.
   const double known = clock_.compute + clock_.data_wait + clock_.update + clock_.row_wait;
-  clock_.other += std::max(0.0, seconds(ended_ - begin_.at) + waited_before_ - known);
+  clock_.other += std::max(0.0, to_seconds(ended_ - begin_.at) + waited_before_ - known);
   count(counts());
   if (writer_) note("metrics", writer_->add(clock_));
   flush_round(std::nullopt);
@@ -165,8 +163,8 @@ void Recorder::count(const Counts& now) {
   clock_.pushes = difference(now.staleness.pushes, before_.staleness.pushes);
   clock_.reads = difference(now.staleness.reads, before_.staleness.reads);
   clock_.drops = now.staleness.drops - before_.staleness.drops;
-  clock_.send = seconds(traffic.sending - before_.traffic.sending);
-  clock_.receive = seconds(traffic.receiving - before_.traffic.receiving);
+  clock_.send = to_seconds(traffic.sending - before_.traffic.sending);
+  clock_.receive = to_seconds(traffic.receiving - before_.traffic.receiving);
   before_ = now;
 }
 
@@ -206,7 +204,7 @@ void Recorder::tested(int net, const Measured& row) {
   }
   record(score);
   if (net == 0 && round_)
-    flush_round(Evaluation{seconds(now() - ended_), since_start(now()), accuracy});
+    flush_round(Evaluation{to_seconds(now() - ended_), since_start(now()), accuracy});
   if (next_) next_->tested(net, row);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <span>
 
+#include "shoal/base/timer.h"
 #include "shoal/table/table.h"
 
 namespace shoal::parallel {
@@ -19,7 +20,7 @@ class RowWaits {
   }
   void add(table::Instant time) { total_ += time; }  // of another wait
   table::Instant total() const { return total_; }
-  double seconds() const { return std::chrono::duration<double>(total_).count(); }
+  double seconds() const { return to_seconds(total_); }
 
  private:
   table::Table& table_;
