@@ -99,10 +99,10 @@ Status ask(local::socket& socket, const std::string& name, const Digest& proof) 
 }
 
 // Answers processes that come for the memory.
-class Door : public std::enable_shared_from_this<Door> {
+class MemoryAcceptor : public std::enable_shared_from_this<MemoryAcceptor> {
  public:
-  Door(const Strand& strand, const std::string& token, const Offer& offer,
-       std::shared_ptr<SharedMemory> memory)
+  MemoryAcceptor(const Strand& strand, const std::string& token, const Offer& offer,
+                 std::shared_ptr<SharedMemory> memory)
       : strand_(strand),
         wanted_(proof_of("take", offer.key, token)),
         answer_(proof_of("give", offer.key, token)),
@@ -157,10 +157,11 @@ Result<std::shared_ptr<Handover>> Handover::create(IoThreads& threads, const std
   if (!memory.ok()) return memory.error();
   const Strand strand(threads);
   const auto made = std::make_shared<Handover>(strand, token, memory.value());
-  const auto door = std::make_shared<Door>(strand, token, made->offer_, memory.value());
-  if (const error_code error = door->open(made->offer_.name))
+  const auto acceptor =
+      std::make_shared<MemoryAcceptor>(strand, token, made->offer_, memory.value());
+  if (const error_code error = acceptor->open(made->offer_.name))
     return broken("no unix socket can be listened on: ", error.message());
-  strand.post([door] { door->accept(); });
+  strand.post([acceptor] { acceptor->accept(); });
   return made;
 }
 
