@@ -80,7 +80,7 @@ void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
   }
   coordinator_.begin(generation_start());
   alone_ = plan.workers == 1;
-  strand_.post([this, plan, destinations]() mutable {
+  strand_.post([this, plan = plan, destinations]() mutable {
     plan_ = std::move(plan);
     retired_.reset();
     client_ = std::make_unique<Client>(
