@@ -3,10 +3,8 @@
 // symbolic link stays one.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "shoal/base/error.h"
 

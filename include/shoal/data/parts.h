@@ -2,7 +2,6 @@
 // <source>_parts.json, which lists them. See docs/formats.md.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "shoal/base/error.h"

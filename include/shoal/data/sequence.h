@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "shoal/base/random.h"
-
 namespace shoal {
 
 struct SequenceOptions {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "shoal/table/messages.h"
 #include "shoal/table/placement.h"
-#include "shoal/table/table.h"
 
 namespace shoal::parallel {
 

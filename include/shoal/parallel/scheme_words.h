@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "shoal/base/error.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal {

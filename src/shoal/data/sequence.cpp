@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/base/random.h"
 #include "shoal/data/partition.h"
 
 namespace shoal {
