@@ -29,8 +29,8 @@ struct Grouping {
 // - 1 by k-means, from the means of what is left when the two nearest clusters were merged until
 // there are k (a merged center is the middle between the two). Of two that are equally near the
 // slower counts. The k is taken whose index is the largest,
-//   [SSB / (k - 1)] / [SSW / (n - k)],  SSB = sum n_j (mean_j - mean)^2,  SSW = sum (speed -
-//   mean_j)^2 + (noise * speed)^2,
+//   [SSB / (k - 1)] / [SSW / (n - k)],
+//   SSB = sum n_j (mean_j - mean)^2,  SSW = sum (speed - mean_j)^2 + (noise * speed)^2,
 // the smaller of equals, among those whose groups are large enough and far enough apart. If there
 // is none, all are one group: then what the slowest holds back is less than what the staleness
 // between groups would cost. Two workers are two groups if they are far enough apart. Source:

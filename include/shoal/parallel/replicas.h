@@ -4,9 +4,8 @@
 // In each iteration their gradients are summed in the order of replicas and divided by their
 // number, layer by layer, as soon as the slowest has finished the layer's backward; what follows,
 // the rule here or a push to a table, sees one gradient. Factors of a layer go to the first net's
-// sink. Running means and the like, which a
-// forward pass changes and no rule, are averaged after each update. The same inputs give the same
-// bits.
+// sink. Running means and the like, which a forward pass changes and no rule, are averaged after
+// each update. The same inputs give the same bits.
 #pragma once
 
 #include <memory>

@@ -190,8 +190,7 @@ enum class Topic : std::uint16_t {
   // The other side forgets those, and sends the rest again on a new connection.
   kHeard = 11,
   // BeginBody: may this worker start its task `clock`? Answered with a Start when the scheme's
-  // pacer
-  // permits it.
+  // pacer permits it.
   kBegin = 12,
   // TaskReport of task `clock`, whose steps tell one question from the next. Answered at once with
   // those steps and a u8 Verdict.
@@ -207,9 +206,8 @@ enum class Topic : std::uint16_t {
   // Answered with the RosterBody of that, when all workers have asked and no agreement is open.
   kRegroup = 16,
   // LeaveBody: this process wants to leave the job. Answered with a u8 when it is decided. 1: it
-  // may
-  // leave. 0: it may not, and all workers stop. A worker that is not at its end sees it in the next
-  // generation's roster instead.
+  // may leave. 0: it may not, and all workers stop. A worker that is not at its end sees it in the
+  // next generation's roster instead.
   kLeave = 17,
   // A process without a rank asks for one on a connection of its own; `clock` is its incarnation.
   // Answered with the u32 rank under which it is to join.
@@ -252,8 +250,7 @@ enum class DirectiveKind : std::uint8_t {
   kPause = 2,
   // All workers do `want` after `clock` iterations; an earlier agreement whose clock is still to
   // come stays. Where no bound keeps workers together each has a clock of its own: there it asks
-  // for
-  // kMeet, and the answer ends all agreements of which it had heard.
+  // for kMeet, and the answer ends all agreements of which it had heard.
   kAgreed = 3,
   kFinished = 4,  // all workers are done: servers may go
   kLeft = 5,      // the process of rank `clock` has left in order: its connections may end

@@ -99,7 +99,7 @@ class Table {
   virtual void share_out(ParallelFor parallel_for) { (void)parallel_for; }
   // Asynchronous: returns at once, but for rows of a server in this process that no other worker
   // pushes: they have been updated then, since only this thread would wait for it. Values as in
-  // Client::push. those of a layer leave in fewer writes than one by one
+  // Client::push. Pushes given together leave in fewer writes than one by one.
   virtual void push(std::span<const Push> together) = 0;
   void push(const Push& one) { push(std::span(&one, 1)); }
   virtual void get(RowId row, Clock clock, Part part) = 0;
@@ -185,9 +185,8 @@ struct ServiceOptions {
 // Empty, or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);
 // Asks the job's process 0 for a rank, for a process that is to join while the job trains, or one
-// of those it begins with if they come without ranks; token,
-// coordinator and times as in the options. An error says why there is none: no process there,
-// another token.
+// of those it begins with if they come without ranks; token, coordinator and times as in the
+// options. An error says why there is none: no process there, another token.
 Result<Rank> enroll(const ServiceOptions& options);
 
 // The wish of a server alone: a snapshot or a stop of the whole job, never kRegroup; or to leave,

@@ -4,8 +4,8 @@
 // numbers, a payload to the end. Everything is little-endian. The crc32c covers all of the frame
 // but itself: the header's first 20 bytes, fields and payload. (Without the header, one flipped bit
 // of the type would make an Answer of an Ask.)
-//   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes
-//   after the header   20 u32 crc32c
+//   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request
+//   16 u32 bytes after the header   20 u32 crc32c
 // The payload may lie in memory that the sender lends the receiver (Offer): then the type has bit
 // 7, and in the payload's place is where it lies.
 #pragma once

@@ -26,8 +26,9 @@ struct SumInto {
 };
 
 // The gradients of scale_and_shift from that of y, in one pass:
-//   gx = g factor (null: not wanted; may be g)   g_factor = sum over o and i of g x   g_shift = sum
-//   over o and i of g
+//   gx = g factor (null: not wanted; may be g)
+//   g_factor = sum over o and i of g x
+//   g_shift = sum over o and i of g
 // Sums are taken in an order that threads do not change. x is looked at only for g_factor.
 void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
                     const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift);

@@ -10,9 +10,8 @@
 
 namespace shoal::ops {
 
-// One member's part in a group of processes. Nothing here waits. All
-// calls on the context's thread; they throw DeviceError when the library reports a failure, such as
-// a member that was lost.
+// One member's part in a group of processes. Nothing here waits. All calls on the context's thread;
+// they throw DeviceError when the library reports a failure, such as a member that was lost.
 class JobSums {
  public:
   virtual ~JobSums() = default;

@@ -12,15 +12,14 @@ namespace shoal::ops {
 
 // Local response normalization of x (N, C, H, W): y = x * s^-beta, where at every place
 //   kAcross  s = k + alpha / size * (sum of x^2 over the `size` channels around, those that exist)
-//   kWithin  s = 1 + alpha / size^2 * (sum of x^2 over the size x size window around, in its
-//   plane); k does not matter
+//   kWithin  s = 1 + alpha / size^2 * (sum of x^2 over the size x size window around, in its plane)
 // Source: BVLC Caffe 1.0; alpha is divided by the full size at the borders too.
 struct LrnDesc {
   enum class Region { kAcross, kWithin };
   Region region = Region::kAcross;
   std::int64_t images = 0, channels = 0, height = 0, width = 0;
-  std::int64_t size = 5;  // odd
-  float alpha = 1, beta = 0.75f, k = 1;
+  std::int64_t size = 5;                 // odd
+  float alpha = 1, beta = 0.75f, k = 1;  // k: of kAcross
   bool operator==(const LrnDesc&) const = default;
   bool is_empty() const { return images == 0; }
 };

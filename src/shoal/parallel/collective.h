@@ -27,8 +27,8 @@ struct Transfer {
 // All transfers of a collective way, in the order of rounds; none without numbers. In a round a
 // worker first sends all that it sends in it, then takes what it receives, in this order.
 // TREE: worker w's children are 2w + 1 and 2w + 2. DIRECT: part p of the vector is summed at worker
-// p. HALVING_DOUBLING: where `workers` is no power of
-// two, those beyond the largest one below it add to a partner first, and get the sum from it last.
+// p. HALVING_DOUBLING: where `workers` is no power of two, those beyond the largest one below it
+// add to a partner first, and get the sum from it last.
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count);
 
 // The parts of a vector that go through all transfers one beside the other, so that links stay busy

@@ -29,8 +29,9 @@ struct SegmentEnd {
 
 // The segment that follows.
 struct SegmentStart {
-  Ending ending = Ending::kContinues;  // kLeft: this process is no longer a member; kDone: the
-                                       // groups that --profile_only asks for are found
+  // kLeft: this process is no longer a member; kDone: the groups that --profile_only asks for are
+  // found
+  Ending ending = Ending::kContinues;
   // with the groups that were found, in place of the phase's or the next one's
   std::optional<table::SchemeSpec> found{};
   std::optional<table::SchemeSpec> scheme{};  // that the job goes on with; none: as the phases say

@@ -60,8 +60,7 @@ class Finder {
                                : str("--num_clients=", place_.processes);
       fail(what,
            ", and nothing says which of them this one is: give --client_id, or start it "
-           "with a launcher (scripts/launch.py, "
-           "torchrun, mpirun, srun)");
+           "with a launcher (scripts/launch.py, torchrun, mpirun, srun)");
     }
     place_.source =
         of_machinefile() > 0 ? "the only process of " + flags_.machinefile : "one process alone";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+
 #include "shoal/base/bytes.h"
 #include "shoal/table/coordinator/bodies.h"
 

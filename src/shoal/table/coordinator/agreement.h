@@ -7,8 +7,8 @@
 
 #include <map>
 #include <set>
-#include "shoal/base/bytes.h"
 
+#include "shoal/base/bytes.h"
 #include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {

@@ -1,4 +1,3 @@
-
 #include "shoal/table/link/process_state.h"
 #include "shoal/table/link/session.h"
 

@@ -1,4 +1,3 @@
-
 #include "shoal/base/log.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/session.h"

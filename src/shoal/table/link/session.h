@@ -12,8 +12,7 @@
 
 namespace shoal::table {
 
-// The outcome of a handshake. On the connection's strand; `opened` or `failed` is called,
-// once.
+// The outcome of a handshake. On the connection's strand; `opened` or `failed` is called, once.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;
   std::function<void(LinkOwner&, std::shared_ptr<Link>)> opened;

@@ -11,8 +11,8 @@
 
 namespace shoal::table {
 
-// The only maker of input and output threads. Joins them when destroyed; what is
-// posted after that is not run. Strands, links and listeners may outlive it: they then do nothing.
+// The only maker of input and output threads. Joins them when destroyed; what is posted after that
+// is not run. Strands, links and listeners may outlive it: they then do nothing.
 class IoThreads {
  public:
   explicit IoThreads(int threads);

@@ -12,10 +12,9 @@ namespace shoal::table {
 
 // A radix heap: a bucket with the events of the present instant, and behind it buckets of later
 // ones. The number of an event's bucket is how many bits its instant has up to the highest that
-// differs from the present one's.
-// So an event moves from bucket to bucket a few times, always to the end of one, and events of one
-// instant stay in their order. Source: Ahuja, Mehlhorn, Orlin and Tarjan (Journal of the ACM,
-// 1990).
+// differs from the present one's. So an event moves from bucket to bucket a few times, always to
+// the end of one, and events of one instant stay in their order. Source: Ahuja, Mehlhorn, Orlin and
+// Tarjan (Journal of the ACM, 1990).
 class VirtualTime {
  public:
   Instant now() const { return now_; }

@@ -21,8 +21,7 @@ constexpr struct {
     {"exchange_order", "when elastic averaging exchanges weights: of elastic"},
     {"factor",
      "what a gradient or delta of one worker alone is divided by; where the updates of all are "
-     "one, their "
-     "mean is taken"},
+     "one, their mean is taken"},
     {"global_momentum", "the momentum of means of deltas: of local_steps and esync"},
     {"global_nesterov", "whether that momentum looks ahead: of local_steps and esync"},
     {"global_rate", "the rate of a mean of deltas: of local_steps and esync"},
