@@ -36,7 +36,8 @@ struct RecorderOptions {
 
 class Recorder final : public Meter, public Observer {
  public:
-  // `table` is null for who trains alone. `next` hears what this observer hears; it may be null.
+  // `table` is null for a process that trains alone. `next` hears what this observer hears; it may
+  // be null.
   Recorder(const RecorderOptions& options, const table::Table* table, Observer* next);
   // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be
   // written.

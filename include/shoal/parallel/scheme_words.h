@@ -15,8 +15,8 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
-// Where a phase's groups come from, if not from who wrote the scheme: from speeds measured just
-// before.
+// How a phase's groups are found where the scheme's words do not give them: from speeds measured
+// just before.
 struct GroupSearch {
   std::int64_t profile = 30;  // iterations of async in which they are measured
   std::size_t smallest = 1;   // workers in a group, at least

@@ -21,7 +21,7 @@ using Histogram = std::vector<std::uint64_t>;
 // local steps of one of them.
 struct StepMetrics {
   double data_wait = 0, compute = 0;
-  // of its own weights, or handing gradients to those who send them
+  // of its own weights, or handing gradients over to be sent
   double update = 0;
 };
 
@@ -34,7 +34,7 @@ struct ClockMetrics {
   double time = 0;
   double compute = 0;    // seconds in forward and backward passes
   double data_wait = 0;  // in which they waited for data
-  double row_wait = 0;   // in which they waited for rows, or for the leave to go on
+  double row_wait = 0;   // in which they waited for rows, or for permission to begin
   double update = 0;     // at the updates, as in StepMetrics
   double other = 0;      // before the clock began: tests, snapshots, agreements
   // in which pushes were on their way out; while the above went on, so not to be added to it
@@ -93,7 +93,7 @@ class MetricsWriter {
   // an earlier one of that name, and a new one begun; 0: none.
   static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run,
                                     std::int64_t first, std::uint64_t limit = 0);
-  // Each is on the disk's way when it returns: who plots meanwhile sees whole lines. Times are
+  // Each is on the disk's way when it returns: a reader meanwhile sees whole lines. Times are
   // added to those of the lines that were there.
   Status add(const ClockMetrics& clock);
   Status add(const ScoreMetrics& score);

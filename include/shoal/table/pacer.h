@@ -39,7 +39,7 @@ struct Start {
   std::uint32_t steps = 1;  // 0: until the judge says that it is over
   // of all workers in this round, where that is known: for aggregation by steps
   double mean_steps = 1;
-  // it may not: the tasks of the job are all begun, and this worker's part is done
+  // it starts none: the tasks of the job are all begun, and this worker's part is done
   bool over = false;
   // the rows have changed while it waited, and it is to start from what they are now: it gets them
   // anew

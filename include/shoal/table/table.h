@@ -47,8 +47,8 @@ struct ShardCounters {
 };
 
 // A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer:
-// lost or refused, kTimeout: stalled) that names who, since when and its last clock. After an error
-// every call returns it again.
+// lost or refused, kTimeout: stalled) that names the process, since when and its last clock. After
+// an error every call returns it again.
 class Table {
  public:
   virtual ~Table() = default;
@@ -201,8 +201,8 @@ struct Wish {
 class Service {
  public:
   // Listens, finds the coordinator (trying again until `start` has passed: the order of starting
-  // does not matter), joins, and returns when all processes have. Errors name who is missing, or
-  // why this process was refused.
+  // does not matter), joins, and returns when all processes have. Errors name the
+  // processes that are missing, or why this one was refused.
   static Result<std::unique_ptr<Service>> create(const ServiceOptions& options);
   // A job that is over ends in order: what was said last still arrives. A service that goes before
   // that is lost to the others, as if killed.

@@ -37,8 +37,8 @@ class Coordinator : Membership {
   Status handle(Rank rank, const Message& message, Instant now, std::vector<Dispatch>& out);
   // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
   // with that. It is answered when the next generation begins, which it brings about; until then
-  // its loss is nobody's. A Join that cannot be is refused, and nothing else happens. With
-  // ranks_by_order, the first are of processes that the job waits for.
+  // the job goes on without it if it is lost. A Join that cannot be is refused, and nothing else
+  // happens. With ranks_by_order, the first are of processes that the job waits for.
   Rank enroll() { return members.enroll(); }
   std::uint32_t processes() const { return members.size(); }  // that have a rank
   // The process is lost, or was silent too long: all others are told to end, with a message that

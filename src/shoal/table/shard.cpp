@@ -24,7 +24,7 @@ std::optional<Generation> generation_of(const Message& message) {
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(message);
   const std::optional<Generation> generation = generation_of(message);
-  // who said it may have had another number then
+  // the worker that sent it may have had another number then
   if (rows_ && generation && *generation < rows_->plan().generation) {
     ++keeps_.counters.late;
     return {};

@@ -86,7 +86,7 @@ Status ShardRows::init(const Init& init, Outbox& out) {
   const bool is_zeros = init.payload.bytes.empty() && init.part != Part::kWeights;
   if (!is_zeros) numbers = decode_with(float32_codec(), init.payload, row.row.length);
   if (!numbers.ok()) return wrong(" ", numbers.error().message);
-  if (init.part != Part::kWeights && !row.row.learns) return {};  // nobody will ask
+  if (init.part != Part::kWeights && !row.row.learns) return {};  // it is never asked for
   if (!row.has(init.part)) {
     if (row.was_changed()) return wrong(", history ", part, ", comes after the first update");
     row.set(init.part, numbers.value().data);

@@ -36,7 +36,7 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan);
 // that no other process has a worker for. Up to three workers measure, one after the other, and
 // what counts is the fastest: what one of them sees may be its own link. All workers take part,
 // with a plan of their own in the roster's generation, with this scheme and the clocks of the
-// roster; 2 MiB from each server to each who measures.
+// roster; 2 MiB from each server to each worker that measures.
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
                                             const std::string& scheme);
 

@@ -88,7 +88,7 @@ Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupS
     const double speed = numbers[0] > 0 ? numbers[3] / (numbers[0] + exchange) : 0;
     if (speed > 0 && (slowest == 0 || speed < slowest)) slowest = speed;
     profile.speeds.push_back(speed);
-    // who has left says nothing
+    // a worker that has left says nothing
     if (numbers[3] > 0)
       profile.least = std::min(profile.least, static_cast<std::int64_t>(numbers[4]));
   }

@@ -10,7 +10,7 @@ namespace shoal::table {
 // The body of kReport: what a worker did since its last one. Times are seconds.
 struct ReportBody {
   double iterations = 0;
-  // rows: waiting for them, which is no fault of the one who waits
+  // rows: waiting for them, which is not the fault of the worker that waits
   double compute = 0, data = 0, rows = 0, other = 0;
   bool operator==(const ReportBody&) const = default;
 };

@@ -31,8 +31,8 @@ class Pacing {
         pacer_->ready(number_of(rank), *workers_[rank].waits, {}, members_.now);
     release();
   }
-  // The same goes on in another generation, the first one too: with who has come, and without who
-  // has left.
+  // The same goes on in another generation, the first one too: with the workers that have come,
+  // without those that have left.
   void go_on() {
     for (Rank rank = 0; rank < members_.size(); ++rank)
       if (!members_[rank].active()) leave(rank);
@@ -148,11 +148,11 @@ class Pacing {
     bool is_counted = true;
   };
   // The tasks of a phase, where workers share them: of each that is there when the first asks. How
-  // many are left is known when these have said how many they have done. Who joins later takes of
-  // them, and who leaves has left its own to the others.
+  // many are left is known when these have said how many they have done. A worker that joins later
+  // takes of them, and one that leaves has left its own to the others.
   struct Pool {
     Clock until = 0;                     // of each; of another phase it is another
-    std::int64_t workers = 0, left = 0;  // of these; tasks that nobody has begun
+    std::int64_t workers = 0, left = 0;  // of these; tasks that are not begun
   };
   void join_pool(Worker& worker, Clock done, Clock until) {
     if (!pool_ || pool_->until != until) {

@@ -44,10 +44,10 @@ class Regrouping {
     roster_.scheme = spec_.words();
   }
 
-  // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who
-  // came since the last has joined, where the slowest is. `seconds`: of an iteration, of the
-  // process with this rank; 0: not known. What the chief says of weights and bandwidths fits
-  // (why_not).
+  // The workers in `ends` are all there are, and at their ends. A worker that was leaving has
+  // left, and one that came since the last has joined, where the slowest is. `seconds`: of an
+  // iteration, of the process with this rank; 0: not known. What the chief says of weights and
+  // bandwidths fits (why_not).
   RosterBody next(const std::map<Rank, SegmentBody>& ends,
                   const std::function<double(Rank)>& seconds) {
     Clock least = kUnbounded;

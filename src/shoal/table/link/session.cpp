@@ -7,8 +7,9 @@
 namespace shoal::table {
 namespace {
 
-constexpr milliseconds kLinger{2000};       // for the other end to read the last words
-constexpr std::size_t kAtOnce = 64 * 1024;  // bytes: copying them to the system holds nobody up
+constexpr milliseconds kLinger{2000};  // for the other end to read the last words
+constexpr std::size_t kAtOnce =
+    64 * 1024;  // bytes: other links do not wait long while they are copied
 
 // How often a link looks at what is due.
 milliseconds period(const LinkOptions& options) {
@@ -121,7 +122,7 @@ Status Session::open(Handshake::Step last) {
   offer_memory();
   last_tick_ = now();
   later(period(options_), &Session::tick);
-  // The last who holds the handle closes the link.
+  // The link closes with the last copy of the handle.
   const std::shared_ptr<Link> handle(this,
                                      [self = shared_from_this()](Link*) { self->close(false); });
   const Opening opening = std::exchange(opening_, {});

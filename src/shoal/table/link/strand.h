@@ -1,5 +1,5 @@
 // The threads that move bytes, and the strands that keep state on one of them at a time. Asio stays
-// behind these names: who uses a strand or a link includes no Asio.
+// behind these names: users of strands and links include no Asio.
 #pragma once
 
 #include <chrono>

@@ -10,10 +10,11 @@
 
 namespace shoal::table {
 
-// A ring of who finished the last tasks, counted or not: of as many as there were workers at the
-// start, if that is more than `window`. A task counts if its worker is in the ring, or if the ring
-// is not full yet; so once it is full, the first task of one who never finished any does not. Of a
-// worker whose tasks are all thrown away, every `merge_every`-th counts all the same; 0: none.
+// A ring of the workers of the last tasks finished, counted or not: of as many tasks as there were
+// workers at the start, if that is more than `window`. A task counts if its worker is in the ring,
+// or if the ring is not full yet; so once it is full, the first task of a worker that has finished
+// none does not. Of a worker whose tasks are all thrown away, every `merge_every`-th counts all the
+// same; 0: none.
 class CompletionWindow final : public Pacer {
  public:
   static constexpr int kStarved = 10;  // tasks thrown away in a row, for a remark
@@ -61,7 +62,8 @@ class CompletionWindow final : public Pacer {
               "it count"));
     return Verdict::kDrop;
   }
-  // who finished last, the place of the oldest once it is full, and how many that takes
+  // the workers that finished last, the place of the oldest once it is full, and how many that
+  // takes
   const std::vector<int>& ring() const { return ring_; }
   std::size_t next() const { return next_; }
   std::size_t limit() const { return limit_; }

@@ -74,8 +74,8 @@ struct PulledWorker {
   Clock round = -1;  // that it has entered
 };
 
-// One round is under way at a time: who asks for the next must know that all have handed in this
-// one, or who is still in it would never be told to push.
+// One round is under way at a time: a worker may ask for the next when all have handed in this one,
+// or one that is still in it would never be told to push.
 class PullPacer final : public RoundPacer<PulledWorker> {
  public:
   using RoundPacer::RoundPacer;
@@ -187,7 +187,7 @@ struct AssignedWorker {
   double exchange = 0;  // smoothed; 0: not known
 };
 
-// A round is of one clock. Who asks for the first time, and who comes when the round has begun,
+// A round is of one clock. A worker that asks for the first time, or when the round has begun,
 // makes the least number of steps; the others begin a round together, when all that are in the job
 // have asked.
 class AssigningPacer final : public RoundPacer<AssignedWorker> {

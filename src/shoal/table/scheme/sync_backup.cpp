@@ -39,7 +39,7 @@ class SyncBackup final : public Scheme {
     std::vector<std::size_t> fresh;
     for (std::size_t i = 0; i < row.held.size(); ++i)
       (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
-    // alone, and first: who made them may yet bring something of this version
+    // alone, and first: their workers may yet bring something of this version
     if (!late.drop.empty()) return late;
     // workers that count, or that still have something here
     const std::int64_t live = std::ranges::count_if(row.workers, [](const WorkerView& worker) {

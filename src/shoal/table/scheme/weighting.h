@@ -24,7 +24,7 @@ struct Weighting {
 
   // Returns 1/Y, 1/(1 + a (Y - 1)), exp(-a (Y - 1)); of a cut-off 1 to Y = a and 0, which is a
   // drop, beyond. `version`: of the row now, `used`: when it was read, `last`: just after the last
-  // update of who made this one.
+  // update of the worker that made this one.
   double weight(Version version, Version used, Version last) const;
   // Puts a weight above 0 into a merge.
   void put(double weight, Merge& merge) const;
