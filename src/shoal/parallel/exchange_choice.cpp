@@ -85,25 +85,6 @@ void check_names(const Net& net, const ExchangeParameter& parameter, const std::
   }
 }
 
-}  // namespace
-
-std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme) {
-  FactorTiming timing;
-  if (scheme.name == "bsp") return timing;
-  if (scheme.name != "ssp") return std::nullopt;
-  for (const std::string& word : scheme.parameters) {
-    if (word.starts_with("factor="))
-      timing.sum = "ssp 0 " + word;
-    else if (const auto staleness = number_in<table::Clock>(word))  // "ssp 2", its shortest form
-      timing.staleness = *staleness;
-    else
-      return std::nullopt;
-  }
-  return timing;
-}
-
-namespace {
-
 std::optional<Way> way_of(Wanted wanted) {
   for (const Way way : kWays)
     if (ExchangeParameter::Way_Name(wanted) == name_of(way)) return way;
@@ -195,7 +176,27 @@ bool has_many_rows(Way way, const JobSize& job) {
   return (way == Way::kRing || way == Way::kDirect) && job.workers > kMostWorkers;
 }
 
+double megabytes(double numbers) { return numbers * sizeof(float) / 1e6; }
+std::string_view name_of_layer(const Net& net, const LayerExchange& choice) {
+  return net.layers()[choice.layer]->name();
+}
+
 }  // namespace
+
+std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme) {
+  FactorTiming timing;
+  if (scheme.name == "bsp") return timing;
+  if (scheme.name != "ssp") return std::nullopt;
+  for (const std::string& word : scheme.parameters) {
+    if (word.starts_with("factor="))
+      timing.sum = "ssp 0 " + word;
+    else if (const auto staleness = number_in<table::Clock>(word))  // "ssp 2", its shortest form
+      timing.staleness = *staleness;
+    else
+      return std::nullopt;
+  }
+  return timing;
+}
 
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
@@ -297,15 +298,6 @@ Layers collective_by(const std::vector<Way>& ways) {
   for (const Way way : ways) layers.push_back(is_collective(way));
   return layers;
 }
-
-namespace {
-
-double megabytes(double numbers) { return numbers * sizeof(float) / 1e6; }
-std::string_view name_of_layer(const Net& net, const LayerExchange& choice) {
-  return net.layers()[choice.layer]->name();
-}
-
-}  // namespace
 
 // "the gradients of fc6, fc7 travel by FACTORS: 3.4 MB an iteration to and from a process, where
 // the table alone takes 234"
