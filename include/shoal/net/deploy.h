@@ -27,11 +27,11 @@ struct DeployOptions {
 
 // The layers of `net` (as the readers return it) in phase TEST, without rules, rates, fillers,
 // numbers and fields of ours:
-//   data layers: Input; the size comes from crop_size, new_height and mean files, colour fields
-//       and means, or `shape`
-//   SoftmaxWithLoss, InfogainLoss: Softmax with top "prob", unless the net has one of the same
-//   bottom SigmoidCrossEntropyLoss: Sigmoid, likewise other losses, Accuracy, Silence, auxiliary
-//   heads, and what leads to these alone: left out
+// - data layers: Input; the size comes from crop_size, new_height and mean files, colour fields and
+//   means, or `shape`
+// - SoftmaxWithLoss, InfogainLoss: Softmax with top "prob", unless the net has one of that bottom
+// - SigmoidCrossEntropyLoss: Sigmoid, likewise
+// - other losses, Accuracy, Silence, auxiliary heads, and what leads to these alone: left out
 // Throws ConfigError if the size of an input is unknown.
 NetParameter deploy_net(const NetParameter& net, const DeployOptions& options);
 
