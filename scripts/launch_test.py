@@ -560,3 +560,5 @@ class MachinefileTest(unittest.TestCase):
 
 if __name__ == '__main__':
     unittest.main()
+        with self.assertRaisesRegex(UsageError, r"ambiguous: write 'a ssh_port=2' or 'a slots=2' \(or 'port=' for the table service\)$"):
+            read_machinefile('a:2', 'm')

@@ -110,7 +110,7 @@ class Line:
         host, _, number = word.partition(':')
         self.read_host(host)
         self.wrong(f"'{word}' is ambiguous: write '{host} ssh_port={number}' or '{host} slots={number}' "
-                   "(or 'port=' for the table service), or give --hostfile_format")
+                   "(or 'port=' for the table service)")
 
     def read_host(self, word):
         self.host = word
