@@ -37,7 +37,7 @@ from launch_sync import paths_of, sync
 from machinefile import MOST_PROCESSES, UsageError, hosts_text, machinefile_text, read_machinefile
 from machines import Hosts, add_ssh_flags, jobs_folder, main_of
 
-PEER_LOST, REQUEUE, KILLED = 6, 75, 128
+PEER_LOST, DISK_FULL, REQUEUE, KILLED = 6, 9, 75, 128
 # Lines of a trainer's log.
 SNAPSHOT, FINISHED = 'Snapshotting solver state', 'Optimization Done.'
 ENDED = re.compile(r'\brank (\d+)\b[^:]* has ended: ')
@@ -106,10 +106,20 @@ class Rank:
             pass                                              # it has ended, which wait() sees
 
     def copy(self, stream, path):
-        with open(path, 'w', buffering=1) as log:
+        """To the console, and to the log as long as the disk takes it. It reads on in any case: a process whose pipe is full waits."""
+        try:
+            with open(path, 'wb', buffering=0) as log:
+                for line in stream:
+                    self.show(line)
+                    log.write(line.encode(errors='replace'))
+        except OSError as error:
+            self.job.logs_cut = True
+            self.job.show(f'launch: {path}: {error.strerror}; the rest of this log is on the console alone\n')
             for line in stream:
-                log.write(line)
-                self.job.show(f'[{self.process.name}] {line}')
+                self.show(line)
+
+    def show(self, line):
+        self.job.show(f'[{self.process.name}] {line}')
 
     def wait(self):
         code = self.popen.wait()
@@ -119,7 +129,10 @@ class Rank:
         self.job.events.put(self)
 
     def last_words(self):
-        return self.error_log.read_text(errors='replace').splitlines()[-LAST_LINES:]
+        return self.words().splitlines()[-LAST_LINES:]
+
+    def words(self):
+        return self.error_log.read_text(errors='replace') if self.error_log.exists() else ''
 
 
 class Job:
@@ -134,11 +147,15 @@ class Job:
         self.events, self.console = queue.Queue(), threading.Lock()
         self.ranks, self.interrupts, self.failed = [], 0, []
         self.kill_at = self.timer = self.signal = None
+        self.killed = self.logs_cut = False
 
     def show(self, line):
         with self.console:
-            sys.stderr.write(line)
-            sys.stderr.flush()
+            try:
+                sys.stderr.write(line)
+                sys.stderr.flush()
+            except OSError:                                   # nothing reads it any more, or its disk is full; the job goes on
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def record(self):
         """Where stop.py finds what this launcher started."""
@@ -230,21 +247,19 @@ class Job:
             self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
             return REQUEUE
         if not self.failed:
-            return KILLED + self.signal if self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off() else 0
+            cut_off = self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off()
+            return KILLED + self.signal if cut_off else DISK_FULL if self.logs_cut else 0
         first = self.culprit()
         self.show(f'launch: the first to fail was {first.process.name}, with code {first.code}; its last lines ({first.error_log}):\n')
         for line in first.last_words():
             self.show(f'    {line}\n')
-        if any(SNAPSHOT in text for text in self.error_texts()):
+        if any(SNAPSHOT in rank.words() for rank in self.ranks):
             self.show('launch: snapshots were written; the same command with --snapshot=auto goes on from the newest\n')
         return first.code
 
-    def error_texts(self):
-        return [rank.error_log.read_text(errors='replace') for rank in self.ranks if rank.error_log.exists()]
-
     def cut_off(self):
         """Whether the trainer ended before its last iteration; of another command that is not known, and it did."""
-        return not any(FINISHED in text for text in self.error_texts())
+        return not any(FINISHED in rank.words() for rank in self.ranks)
 
     def culprit(self):
         """The process that failed by itself. One that lost a peer, or heard from the coordinator that another had ended, is not it,

@@ -3,6 +3,7 @@
 are thrown away (skipped where there is no sshd, or it may not be run)."""
 import ast
 import os
+import queue
 import re
 import shutil
 import signal
@@ -13,10 +14,12 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 SCRIPTS = Path(__file__).resolve().parent
 LAUNCH, STOP = str(SCRIPTS / 'launch.py'), str(SCRIPTS / 'stop.py')
 sys.path.insert(0, str(SCRIPTS))
+import launch  # noqa: E402
 from launch import reserve_ports  # noqa: E402
 from machinefile import UsageError, hosts_text, machinefile_text, read_machinefile  # noqa: E402
 
@@ -31,6 +34,7 @@ case "$1 $rank" in
   "fail 1") echo "the disk is on fire" >&2; exit 4;;
   "fail "*) while [ ! -e OUT/never ]; do sleep 0.05; done;;
   "end "*) exit 0;;
+  "talk "*) i=0; while [ $i -lt 3000 ]; do echo "a line of a long log, number $i" >&2; i=$((i + 1)); done; exit 0;;
   "shoot "*) [ "$rank" = "$2" ] && { echo "$3" >&2; exit 9; }; sleep 0.5; exit 6;;
   "blame "*) [ "$rank" = "$2" ] && { sleep 0.5; echo "cannot write x" >&2; exit 9; }; echo "rank $2 (host h, last clock 3) has ended: cannot write x" >&2; exit 9;;
 esac
@@ -73,6 +77,7 @@ class Case(unittest.TestCase):
         line = [sys.executable, LAUNCH, *options, f'--log_dir={self.folder}/logs', *words, '--', str(self.trainer), *command]
         launcher = subprocess.Popen(line, env=self.environment, stderr=subprocess.PIPE, text=True, cwd=self.folder)
         self.addCleanup(launcher.stderr.close)
+        self.addCleanup(launcher.kill)
         return launcher
 
     def end(self, launcher):
@@ -195,6 +200,21 @@ class LocalTest(Case):
         code, said = self.end(launcher)
         self.assertEqual(code, 0, said)
         self.assertIn('1@127.0.0.1 has ended with code 75: it left the job', said)
+
+    def test_a_log_that_the_disk_does_not_take_holds_nothing_up(self):
+        line = [sys.executable, LAUNCH, '--local=1', f'--log_dir={self.folder}/logs', '--', str(self.trainer), 'talk']
+        done = subprocess.run(['sh', '-c', 'ulimit -f 64; exec "$@"', 'sh', *line], env=self.environment, stderr=subprocess.PIPE, text=True,
+                              cwd=self.folder, timeout=60)
+        self.assertEqual(done.returncode, 9, done.stderr[-2000:])
+        self.assertRegex(done.stderr, r'launch: .*/rank\.0000\.err: File too large; the rest of this log is on the console alone')
+        self.assertIn('number 2999\n', done.stderr)
+
+    def test_a_console_that_nothing_reads_holds_nothing_up(self):
+        launcher = self.start(command=('talk',), options=('--local=1',))
+        launcher.stderr.readline()
+        launcher.stderr.close()
+        self.assertEqual(launcher.wait(60), 0)
+        self.assertIn('number 2999\n', next(self.folder.glob('logs/*/rank.0000.err')).read_text())
 
     def test_a_killed_launcher_leaves_nothing_behind(self):
         launcher = self.start('--grace=1', command=('stubborn',))
@@ -554,11 +574,11 @@ class MachinefileTest(unittest.TestCase):
             with self.subTest(text), self.assertRaises(UsageError) as refused:
                 read_machinefile(text, 'm')
             self.assertIn(words, str(refused.exception))
+        with self.assertRaisesRegex(UsageError, r"ambiguous: write 'a ssh_port=2' or 'a slots=2' \(or 'port=' for the table service\)$"):
+            read_machinefile('a:2', 'm')
         with self.assertRaisesRegex(UsageError, r'\n\.\.\. and 4 more$'):
             read_machinefile('a x=1\n' * 14, 'm')
 
 
 if __name__ == '__main__':
     unittest.main()
-        with self.assertRaisesRegex(UsageError, r"ambiguous: write 'a ssh_port=2' or 'a slots=2' \(or 'port=' for the table service\)$"):
-            read_machinefile('a:2', 'm')
