@@ -105,6 +105,12 @@ class Rank:
         except (BrokenPipeError, ValueError):
             pass                                              # it has ended, which wait() sees
 
+    def hang_up(self):
+        try:
+            self.popen.stdin.close()
+        except BrokenPipeError:
+            pass
+
     def copy(self, stream, path):
         """To the console, and to the log as long as the disk takes it. It reads on in any case: a process whose pipe is full waits."""
         try:
@@ -144,7 +150,7 @@ class Job:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.token = os.environ.get('SHOAL_JOB_TOKEN') or secrets.token_hex(32)
         self.machinefile = machinefile_text(processes)
-        self.events, self.console = queue.Queue(), threading.Lock()
+        self.events, self.console = queue.SimpleQueue(), threading.Lock()   # a signal's handler puts too, whatever the main thread is at
         self.ranks, self.interrupts, self.failed = [], 0, []
         self.kill_at = self.timer = self.signal = None
         self.killed = self.logs_cut = False
@@ -187,20 +193,23 @@ class Job:
                 self.ranks.append(Rank(process, self))
             self.supervise()
         finally:
-            self.stop_rest()
-            record.unlink(missing_ok=True)
+            if self.stop_rest():
+                record.unlink(missing_ok=True)
         return self.verdict()
 
     def supervise(self):
-        handled = 0
-        while any(rank.code is None for rank in self.ranks):
+        """Until the end of each rank has been looked at, or some do not end although they were killed."""
+        handled, running = 0, len(self.ranks)
+        while running:
             try:
                 ended = self.events.get(timeout=None if self.kill_at is None else max(0.05, self.kill_at - time.monotonic()))
             except queue.Empty:
+                if self.killed:
+                    return
                 self.show('launch: not all have ended; killing the rest\n')
-                self.signal_all('KILL')
-                self.kill_at = time.monotonic() + self.args.grace
+                self.kill()
                 continue
+            running -= ended is not None
             while handled < self.interrupts:
                 handled += 1
                 self.interrupt(handled)
@@ -216,8 +225,12 @@ class Job:
             name = 'USR1' if self.args.interrupt == 'snapshot' or self.signal == signal.SIGTERM else 'INT'
             self.show(f'launch: interrupted; sending SIG{name} to all processes of the job, once more kills them\n')
             self.signal_all(name)
-        else:
-            self.signal_all('KILL')
+        elif not self.killed:
+            self.kill()
+
+    def kill(self):
+        self.signal_all('KILL')
+        self.kill_at, self.killed = time.monotonic() + self.args.grace, True
 
     def on_failure(self, rank):
         if len(self.failed) > 1 or self.interrupts:
@@ -228,24 +241,29 @@ class Job:
         self.timer.start()
 
     def stop_rest(self):
-        """Whatever way run() ends, nothing of the job goes on."""
+        """Whatever way run() ends, nothing of the job goes on. Whether all processes have ended."""
         if self.timer:
             self.timer.cancel()
         self.signal_all('KILL')
         for rank in self.ranks:
             if rank.code is None:
-                rank.popen.stdin.close()
-        deadline = time.monotonic() + self.args.grace + 10
+                rank.hang_up()
+        deadline, all_ended = time.monotonic() + (1 if self.killed else self.args.grace + 10), True
         for rank in self.ranks:
             try:
                 rank.popen.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
+                all_ended = False
                 self.show(f'launch: {rank.process.name} does not end; scripts/stop.py --job={self.name} tries again\n')
+                rank.popen.kill()                             # the ssh, or the shell here
+        return all_ended
 
     def verdict(self):
         if not self.failed and self.ranks[0].code == REQUEUE:
             self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
             return REQUEUE
+        if not self.failed and any(rank.code is None for rank in self.ranks):
+            return KILLED + signal.SIGKILL
         if not self.failed:
             cut_off = self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off()
             return KILLED + self.signal if cut_off else DISK_FULL if self.logs_cut else 0

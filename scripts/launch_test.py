@@ -201,6 +201,19 @@ class LocalTest(Case):
         self.assertEqual(code, 0, said)
         self.assertIn('1@127.0.0.1 has ended with code 75: it left the job', said)
 
+    def test_what_each_process_ended_with_is_looked_at(self):
+        """Also of one that ends while the end of another is being told."""
+        job = launch.Job.__new__(launch.Job)
+        job.args, job.events, job.interrupts, job.failed, job.kill_at = mock.Mock(settle=1000), queue.SimpleQueue(), 0, [], None
+        job.show = job.signal_all = lambda *_: None
+        job.ranks = [mock.Mock(code=code) for code in (75, 6, 9)]
+        for rank in job.ranks:
+            job.events.put(rank)
+        job.supervise()
+        job.timer.cancel()
+        self.assertEqual([rank.code for rank in job.failed], [6, 9])
+        self.assertEqual(job.events.qsize(), 0)
+
     def test_a_log_that_the_disk_does_not_take_holds_nothing_up(self):
         line = [sys.executable, LAUNCH, '--local=1', f'--log_dir={self.folder}/logs', '--', str(self.trainer), 'talk']
         done = subprocess.run(['sh', '-c', 'ulimit -f 64; exec "$@"', 'sh', *line], env=self.environment, stderr=subprocess.PIPE, text=True,
@@ -291,6 +304,42 @@ for target; do :; done; target=${target#*:}
 again() { "$@" || "$@"; }   # two hosts' copies may make the same folder at once
 while [ $# -gt 1 ]; do again cp -r PARENTS "$1" "$target" || exit; shift; done
 '''
+
+
+class DeafHostTest(Case):
+    """A host behind an ssh that neither ends nor hears anything."""
+
+    def start_there(self, *command):
+        ssh = self.folder / 'bin/ssh'
+        ssh.parent.mkdir()
+        ssh.write_text(f'#!/bin/sh\necho $$ > {self.folder}/ssh.pid\nexec sleep 600\n')
+        ssh.chmod(0o755)
+        self.environment['PATH'] = f'{ssh.parent}:{os.environ["PATH"]}'
+        (self.folder / 'machines').write_text('0 127.0.0.1 29600\n1 deaf.invalid 29600\n')
+        launcher = self.start('--job=deaf', '--settle=1', '--grace=1', command=command, options=('--machinefile=machines',))
+        wait_until((self.folder / 'ssh.pid').exists)
+        return launcher
+
+    def check_left(self, said):
+        self.assertIn('1@deaf.invalid does not end; scripts/stop.py --job=deaf tries again', said)
+        self.assertTrue((self.folder / 'jobs/deaf.json').exists())   # for stop.py
+        wait_until(lambda: not alive(int((self.folder / 'ssh.pid').read_text())))
+
+    def test_it_does_not_hold_up_a_job_that_failed(self):
+        code, said = self.end(self.start_there('shoot', '0', 'a deadline passed'))
+        self.assertEqual(code, 9, said)
+        self.assertEqual(said.count('not all have ended; killing the rest'), 1)
+        self.check_left(said)
+
+    def test_ctrl_c_twice_gives_it_up(self):
+        launcher = self.start_there('wait')
+        self.pids(1)
+        launcher.send_signal(signal.SIGINT)
+        wait_until(lambda: 'interrupted' in launcher.stderr.readline())
+        launcher.send_signal(signal.SIGINT)
+        code, said = self.end(launcher)
+        self.assertEqual(code, 137, said)
+        self.check_left(said)
 
 
 class SyncTest(Case):
