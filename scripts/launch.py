@@ -35,7 +35,7 @@ from pathlib import Path
 import launch_check
 from launch_sync import paths_of, sync
 from machinefile import MOST_PROCESSES, UsageError, hosts_text, machinefile_text, read_machinefile
-from machines import Hosts, add_ssh_flags, jobs_folder, main_of
+from machines import JOB, Hosts, add_ssh_flags, jobs_folder, main_of
 
 PEER_LOST, DISK_FULL, REQUEUE, KILLED = 6, 9, 75, 128
 # Lines of a trainer's log.
@@ -170,6 +170,8 @@ class Job:
         path = folder / f'{self.name}.json'
         content = {'job': self.name, 'launcher': os.getpid(), 'command': self.command, 'ssh': self.hosts.options(),
                    'machinefile': self.machinefile}
+        if path.exists() and launcher_runs(path):
+            raise UsageError(f'--job={self.name}: a job of this name runs already; give another name, or stop it: scripts/stop.py --job={self.name}')
         path.write_text(json.dumps(content, indent=1) + '\n')
         return path
 
@@ -287,6 +289,14 @@ class Job:
         return next(iter(own), next((rank for rank in self.failed if rank.code != PEER_LOST), self.failed[0]))
 
 
+def launcher_runs(record):
+    """Whether the launcher that wrote a job's record still runs on this machine."""
+    try:
+        return b'launch.py' in Path('/proc', str(json.loads(record.read_text())['launcher']), 'cmdline').read_bytes()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 RESERVED = []  # sockets
 
 
@@ -359,6 +369,8 @@ def read_arguments(words):
     command = args.command if bare else command
     if not command:
         raise UsageError('the command to run is missing: ... -- build/release/tools/train --solver=FILE')
+    if args.job and not JOB.fullmatch(args.job):
+        raise UsageError(f'--job={args.job}: a name has letters, digits, "_", "-" and ".", and does not begin with "." or "-"')
     return args, command, checking
 
 

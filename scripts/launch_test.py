@@ -229,6 +229,21 @@ class LocalTest(Case):
         self.assertEqual(launcher.wait(60), 0)
         self.assertIn('number 2999\n', next(self.folder.glob('logs/*/rank.0000.err')).read_text())
 
+    def test_a_name_is_of_one_job_at_a_time(self):
+        launcher = self.start('--job=ours')
+        self.pids()
+        code, said = self.end(self.start('--job=ours'))
+        self.assertEqual(code, 2, said)
+        self.assertIn('--job=ours: a job of this name runs already', said)
+        launcher.kill()
+        launcher.wait()
+        self.assertTrue((self.folder / 'jobs/ours.json').exists())   # of a launcher that is gone
+        self.assertEqual(self.end(self.start('--job=ours', command=('end',)))[0], 0)
+        for name in ('../ours', '-ours', '.ours', 'o urs'):
+            code, said = self.end(self.start(f'--job={name}'))
+            self.assertEqual(code, 2, said)
+            self.assertIn(f'--job={name}: a name has letters', said)
+
     def test_a_killed_launcher_leaves_nothing_behind(self):
         launcher = self.start('--grace=1', command=('stubborn',))
         pids = self.pids()

@@ -77,4 +77,4 @@ def main_of(body):
         sys.exit(130)
 
 
-JOB = re.compile(r'^[\w.-]+$')
+JOB = re.compile(r'\w[\w.-]*')

@@ -137,7 +137,7 @@ def main():
         return stop_machines(args)
     if args.rank is not None and not args.job:
         raise UsageError(f'--rank={args.rank} is of one job: give --job=NAME too')
-    if args.job and not JOB.match(args.job):
+    if args.job and not JOB.fullmatch(args.job):
         raise UsageError(f'--job={args.job} is not the name of a job')
     records = sorted(jobs_folder().glob(f'{args.job or "*"}.json'))
     if not records:
