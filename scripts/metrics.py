@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 PARTS = ('compute', 'data_wait', 'row_wait', 'update', 'other')   # of a clock's seconds
+SUMS = (*PARTS, 'send', 'receive', 'bytes_sent', 'bytes_received', 'samples', 'local_steps', 'drops')
+KINDS = ('run', 'phase', 'clock', 'display', 'test')
+NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)   # what reading a line of another form raises
 
 
 class MetricsError(Exception):
@@ -130,23 +133,41 @@ def mean_of(histogram):
     return sum(value * times for value, times in histogram.items()) / count if count else None
 
 
+def finite(value):
+    """The number; None for null and for what is not finite. TypeError for what is no number."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError
+    return value if value is not None and math.isfinite(value) else None
+
+
+def checked(line):
+    """The line with all that is added up or drawn later; raises one of NO_LINE for what is none."""
+    kind = line.get('kind', 'clock')
+    if kind not in KINDS:
+        raise ValueError
+    if kind == 'run':
+        return line
+    line['time'], line['clock'] = finite(line['time']) + 0.0, int(line['clock'])
+    if kind == 'clock':
+        line['worker'] = int(line.get('worker', 0))
+        line.update({name: finite(line.get(name)) or 0 for name in SUMS})
+        line['staleness'] = {of: {int(value): int(count) for value, count in counts.items()} for of, counts in (line.get('staleness') or {}).items()}
+    elif kind != 'phase':
+        line['loss'] = finite(line.get('loss'))
+        line['outputs'] = {name: finite(value) for name, value in (line.get('outputs') or {}).items()}
+    return line
+
+
 def read_lines(run, path):
-    for number, text in enumerate(path.read_text(errors='replace').splitlines(keepends=True), 1):
-        if not text.strip():
-            continue
-        try:
-            line = json.loads(text)
-            if not isinstance(line, dict) or line.get('kind', 'clock') not in ('run', 'phase', 'clock', 'display', 'test'):
-                raise ValueError
-            if line.get('kind') != 'run':
-                line['time'], line['clock'] = float(line['time']), int(line['clock'])
-            if line.get('kind', 'clock') == 'clock':
-                line['samples'] = line.get('samples') or 0
-        except (ValueError, KeyError, TypeError):
-            if text.endswith('\n'):                       # else it is being written just now
-                raise MetricsError(f'{path}:{number}: not a line of metrics: {text.strip()[:60]}') from None
-            continue
-        run.add(line)
+    with open(path, encoding='utf-8', errors='replace') as lines:
+        for number, text in enumerate(lines, 1):
+            if not text.strip():
+                continue
+            try:
+                run.add(checked(json.loads(text)))
+            except NO_LINE:
+                if text.endswith('\n'):                  # else it is being written just now
+                    raise MetricsError(f'{path}:{number}: not a line of metrics: {text.strip()[:60]}') from None
 
 
 # ---- ESync's logs ----
@@ -179,19 +200,26 @@ def exchange_seconds(round_):
 
 def read_esync(run, folders):
     for worker, folder in enumerate(folders):
-        for round_ in esync_files(folder):
-            def spent(*names, phases=round_['time'].values()):
-                return sum(phase.get(name, 0) for phase in phases for name in names)
-            local = [phase for phase in round_['time'].values() if 'forward and backward' in phase]
-            line = {'kind': 'clock', 'worker': worker, 'clock': round_['num_iters'] - 1, 'time': round_['total_time'],
-                    'compute': spent('forward and backward'), 'data_wait': spent('get_batch'), 'update': spent('local update'),
-                    'row_wait': spent('check ready', 'global update', 'global aggregate'), 'other': spent('evaluation'),
-                    'samples': round_['num_samples'], 'local_steps': len(local), 'drops': 0, 'staleness': {},
-                    'bytes_sent': round_.get('bytes_sent', 0), 'bytes_received': round_.get('bytes_received', 0)}
-            run.add(line)
-            if round_.get('accuracy') and worker == 0:
-                run.add({'kind': 'test', 'clock': round_['num_iters'], 'time': round_['total_time'], 'net': 0, 'loss': None,
-                         'outputs': {'accuracy': round_['accuracy']}})
+        try:
+            read_rounds(run, worker, esync_files(folder))
+        except NO_LINE as error:
+            raise MetricsError(f'{folder}: a round is not as ESync writes it: {error!r}') from None
+
+
+def read_rounds(run, worker, rounds):
+    for round_ in rounds:
+        def spent(*names, phases=round_['time'].values()):
+            return sum(phase.get(name, 0) for phase in phases for name in names)
+        local = [phase for phase in round_['time'].values() if 'forward and backward' in phase]
+        line = {'kind': 'clock', 'worker': worker, 'clock': round_['num_iters'] - 1, 'time': round_['total_time'],
+                'compute': spent('forward and backward'), 'data_wait': spent('get_batch'), 'update': spent('local update'),
+                'row_wait': spent('check ready', 'global update', 'global aggregate'), 'other': spent('evaluation'),
+                'samples': round_['num_samples'], 'local_steps': len(local), 'drops': 0, 'staleness': {},
+                'bytes_sent': round_.get('bytes_sent', 0), 'bytes_received': round_.get('bytes_received', 0)}
+        run.add(line)
+        if round_.get('accuracy') and worker == 0:
+            run.add({'kind': 'test', 'clock': round_['num_iters'], 'time': round_['total_time'], 'net': 0, 'loss': None,
+                     'outputs': {'accuracy': round_['accuracy']}})
 
 
 def metrics_files(path):

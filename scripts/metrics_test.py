@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -114,6 +115,23 @@ class ReaderTest(Case):
         with self.assertRaisesRegex(metrics.MetricsError, r'metrics\.0\.jsonl:1: not a line of metrics'):
             metrics.read_run(self.folder / 'run')
 
+    def test_members_of_another_form_are_named_by_file_and_line(self):
+        tested = {'kind': 'test', 'clock': 1, 'time': 1.0, 'outputs': {'accuracy': 0.5}}
+        for line in ({**CLOCK, 'samples': 'many'}, {**CLOCK, 'worker': 'a'}, {**CLOCK, 'time': math.inf}, {**CLOCK, 'staleness': {'pushes': {'x': 1}}},
+                     {**CLOCK, 'clock': math.inf}, {**tested, 'outputs': {'accuracy': [1]}}, {**tested, 'outputs': [1]}):
+            with self.subTest(line), self.assertRaisesRegex(metrics.MetricsError, r'metrics\.0\.jsonl:2: not a line of metrics: '):
+                self.run_of(CLOCK, line)
+
+    def test_what_is_missing_or_not_finite_counts_as_nothing(self):
+        run = self.run_of({**CLOCK, 'staleness': None, 'compute': math.nan, 'send': None}, {'kind': 'test', 'clock': 1, 'time': 1.0, 'loss': math.nan},
+                          {'kind': 'display', 'clock': 1, 'time': 1.0, 'outputs': None})
+        self.assertEqual((run.staleness('pushes'), run.total('compute'), run.total('send'), run.accuracies(), run.losses()), ({}, 0, 0, [], []))
+
+    def test_a_line_ends_where_json_lines_end(self):
+        path = lines(self.folder / 'run/metrics.0.jsonl', CLOCK)
+        path.write_text(json.dumps({'kind': 'run', 'name': 'a\u2028b'}, ensure_ascii=False) + '\n' + path.read_text(), encoding='utf-8')
+        self.assertEqual(metrics.read_run(path).name, 'a\u2028b')
+
     def test_what_holds_nothing_is_named(self):
         for path, words in ((self.folder / 'none', 'is not there'), (self.folder, 'holds neither')):
             with self.assertRaisesRegex(metrics.MetricsError, words):
@@ -178,6 +196,8 @@ class SummaryTest(Case):
         self.assertIn('holds neither', done.stderr)
         self.rounds('cpu', {'num_iters': 1})
         self.assertIn('not as ESync writes it', self.script('summarize.py', self.folder).stderr)
+        with self.assertRaisesRegex(metrics.MetricsError, 'cpu: a round is not as ESync writes it'):
+            metrics.read_run(self.folder)
 
 
 def has_matplotlib():
@@ -227,6 +247,13 @@ class PlotTest(Case):
                 width, height = size_of(self.folder / 'one' / f'{name}.png')
                 self.assertTrue(300 < width < 3000 and 150 < height < 3000, (name, width, height))
         self.assertEqual(sorted(p.name for p in (self.folder / 'two').iterdir()), ['curves.png', 'shares.png', 'speed.png', 'staleness.png'])
+
+    def test_a_run_that_has_only_been_tested_is_drawn(self):
+        lines(self.folder / 'one/metrics.0.jsonl', {'kind': 'run', 'name': 'N', 'scheme': 'bsp'},
+              {'kind': 'test', 'clock': 0, 'time': 0.1, 'net': 0, 'loss': 2.0, 'outputs': {'accuracy': 0.1}})
+        done = self.script('plot.py', self.folder / 'one')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(p.name for p in (self.folder / 'one').glob('*.png')), ['curves.png', 'speed.png'])
 
     def test_an_empty_run_is_named(self):
         done = self.script('plot.py', self.folder)

@@ -240,6 +240,8 @@ def some_workers(run):
 
 def shares(plt, runs, style, title=''):
     runs = [run for run in runs if run.clocks]
+    if not runs:
+        return None
     columns = min(3, len(runs)) or 1
     rows = -(-len(runs) // columns)
     most = max([len(some_workers(run)) for run in runs] + [1])
