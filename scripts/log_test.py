@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Tests parse_log.py and plot.py on a short log with everything a log may hold."""
 import math
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -44,6 +46,36 @@ class LogTest(unittest.TestCase):
         self.assertEqual(self.log.train[1]['LearningRate'], 1e-5)
         self.assertEqual(self.log.test[0][0], {'NumIters': 0, 'Seconds': 0.0, 'LearningRate': 0.01, 'accuracy': 0.1, 'loss': 2.3})
         self.assertEqual(self.log.test[0][1]['accuracy[1]'], 0.8)
+
+    def seconds(self, *stamps):
+        lines = [f'{stamp} 7 solver.cpp:4] Iteration {i} (1 iter/s, 2s/100 iters), loss = 1' for i, stamp in enumerate(stamps)]
+        return [row['Seconds'] for row in parse_log.Log([f'{stamps[0]} 7 solver.cpp:1] Solving N', *lines]).train]
+
+    def test_seconds_over_the_ends_of_months_and_years(self):
+        for stamps, expected in ((('I0228 23:59:50', 'I0301 00:00:10'), 20),                     # of 2026, which has no 29th of February
+                                 (('I0228 23:59:50', 'I0229 00:00:10', 'I0301 00:00:10'), 86420),
+                                 (('I20240228 23:59:50', 'I20240301 00:00:10'), 86420),
+                                 (('I20251231 23:59:50', 'I20270101 00:00:10'), 365 * 86400 + 20),
+                                 (('I1231 23:59:50', 'I0101 00:00:10'), 20),
+                                 (('I0305 00:00:00', 'I0303 00:00:00'), 363 * 86400),           # a second run in the same file, a year later
+                                 (('I0305 00:00:01', 'I0305 00:00:00.5'), -0.5),                # a clock that was set back
+                                 (('[0@127.0.0.1] I0305 00:00:01', '[0@127.0.0.1] I0305 00:00:03'), 2)):
+            self.assertEqual(self.seconds(*stamps)[-1], expected, stamps)
+
+    def test_what_is_no_time_is_none(self):
+        self.assertTrue(math.isnan(self.seconds('I1399 99:99:99')[0]))
+
+    def test_words_of_scripts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / 'a.log').write_text(LOG)
+            for script, words, code, said in (('parse_log', ['--delimiter=\\t', 'a.log'], 2, '--delimiter=\\t: one character'),
+                                              ('plot', ['a.log', 'a.xyz'], 1, 'a.xyz: the name of a picture ends with .png'),
+                                              ('plot', ['a.log', 'a'], 1, 'a: the name of a picture ends with'),
+                                              ('plot', ['a.log', 'a.svg'], 0, '')):
+                done = subprocess.run([sys.executable, Path(__file__).with_name(f'{script}.py'), *words], cwd=folder, capture_output=True, text=True)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(said, done.stderr)
+            self.assertIn('<svg', (Path(folder) / 'a.svg').read_text())
 
     def test_picture(self):
         figure = plot.draw(self.log, 'LeNet')

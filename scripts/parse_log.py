@@ -10,8 +10,9 @@ from pathlib import Path
 
 from machines import main_of
 
+DAY = 86400
 NUMBER = r'([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))'
-STAMP = re.compile(r'^[IWEF](?:\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)')
+STAMP = re.compile(r'^(?:\[\d+@[^]]*\] )?[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)')   # launch.py's prefix before it
 TRAINED = re.compile(r'Iteration (\d+)( \(.*\))?, loss = ' + NUMBER)
 TESTING = re.compile(r'Iteration (\d+), Testing net \(#(\d+)\)')
 RATE = re.compile(r'Iteration (\d+), lr = ' + NUMBER)
@@ -25,6 +26,7 @@ class Log:
     def __init__(self, lines):
         self.name, self.train, self.test, self.losses = '', [], {}, []
         self.start = self.now = None
+        self.year, self.turned = 2001, 0.0                # if the stamps say none; seconds of the years before it
         row = rate = None
         for line in lines:
             self.clock(line)
@@ -50,15 +52,25 @@ class Log:
                 row[name] = float(match.group(3))
 
     def clock(self, line):
-        if match := STAMP.match(line):
-            month, day, hour, minute = (int(g) for g in match.groups()[:4])
-            seconds = float(match.group(5))
-            self.now = (datetime.datetime(2000, month, day, hour, minute) - datetime.datetime(2000, 1, 1)).total_seconds() + seconds
+        """Seconds since a beginning of a year. A stamp without a year is of one without a 29th of February, unless there is one, and a stamp
+        that is more than a day before the last is of the next."""
+        if not (match := STAMP.match(line)):
+            return
+        year, month, day, hour, minute = (int(group or 0) for group in match.groups()[:5])
+        if (month, day) == (2, 29):
+            self.year = 2000
+        try:
+            first = datetime.datetime(2000 if year else self.year, 1, 1)
+            now = (datetime.datetime(year or self.year, month, day, hour, minute) - first).total_seconds() + float(match.group(6)) + self.turned
+        except ValueError:                                # no time
+            return
+        if not year and self.now is not None and now < self.now - DAY:
+            of_year = (366 if self.year == 2000 else 365) * DAY
+            self.year, self.turned, now = 2001, self.turned + of_year, now + of_year
+        self.now = now
 
     def add(self, rows, iteration, rate):
         seconds = self.now - self.start if self.start is not None and self.now is not None else float('nan')
-        if seconds < 0:                                   # the year turned over; the prefix does not say which year it was
-            seconds += 366 * 86400
         rows.append({'NumIters': int(iteration), 'Seconds': round(seconds, 6), 'LearningRate': float('nan') if rate is None else rate})
         return rows[-1]
 
@@ -89,6 +101,8 @@ def main():
     parser.add_argument('--delimiter', default=',')
     parser.add_argument('--verbose', action='store_true', help='say what was written')
     arguments = parser.parse_args()
+    if len(arguments.delimiter) != 1 or arguments.delimiter in '"\r\n':
+        parser.error(f'--delimiter={arguments.delimiter}: one character, but a quote or the end of a line; a tab is --delimiter=$\'\\t\'')
     log = read_log(arguments.logfile_path)
     if not log.train and not log.test:
         sys.exit(f'{arguments.logfile_path}: no "Iteration N ..., loss = ..." line; is this a training log?')

@@ -138,7 +138,11 @@ def draw_log(arguments):
         sys.exit(f'{name}: no iteration with a loss or a test output; is this a training log?')
     out = arguments.inputs[1] if len(arguments.inputs) > 1 else arguments.out
     out = out or ('curve.png' if name == '-' else str(Path(name).with_suffix('.png')))
-    save(draw(log, arguments.title or log.name or Path(name).stem), out)
+    figure = draw(log, arguments.title or log.name or Path(name).stem)
+    endings = figure.canvas.get_supported_filetypes()
+    if Path(out).suffix[1:].lower() not in endings:
+        sys.exit(f'{out}: the name of a picture ends with .png, or another of {", ".join(sorted(endings))}')
+    save(figure, out)
     print(f'curves: {out}')
 
 

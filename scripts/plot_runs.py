@@ -353,7 +353,8 @@ def spare_colours(path):
 
 def save(figure, path):
     figure.savefig(path)
-    spare_colours(path)
+    if Path(path).suffix.lower() == '.png':
+        spare_colours(path)
     pyplot().close(figure)
 
 
