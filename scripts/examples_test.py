@@ -209,6 +209,26 @@ class MnistAndCifar(Copy):
         self.refuses('run examples/cifar10/train_quick.sh first', 'examples/cifar10/test_quick.sh')
 
 
+    def test_a_part_that_was_stopped_is_not_followed_by_the_next_part_of_an_earlier_run(self):
+        (self.root / 'fake/tools').mkdir(parents=True)
+        tool = self.root / 'fake/tools/train'
+        (self.root / 'examples/cifar10/mean.binaryproto').touch()
+        for script, ends in (('quick', ['cifar10_quick_iter_4000']),
+                             ('full', ['cifar10_full_iter_60000', 'cifar10_full_iter_65000'])):
+            for end in ends:
+                (self.root / f'examples/cifar10/{end}.solverstate').touch()
+            for last, expected in (('stopped early.', []), ('Done.', ends)):
+                calls = self.root / 'calls'
+                calls.unlink(missing_ok=True)
+                tool.write_text(f'#!/bin/sh\necho "$*" >> "{calls}"\n'
+                                f'echo "Starting Optimization"; echo "Optimization {last}"\n')
+                tool.chmod(0o755)
+                self.go(f'examples/cifar10/train_{script}.sh', '--threads=1', BUILD='fake')
+                called = calls.read_text().splitlines()
+                self.assertTrue(all(call.endswith(' --threads=1') for call in called), called)
+                self.assertEqual(re.findall('cifar10/([a-z0-9_]+).solverstate', '\n'.join(called)), expected)
+
+
 class FashionMnist(Copy):
     def test_files_are_checked_and_missing_ones_named(self):
         script = 'data/fashion_mnist/get_fashion_mnist.sh'

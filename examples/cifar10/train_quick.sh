@@ -7,13 +7,15 @@ tools=${BUILD:-build/release}/tools
 . examples/need_tools.sh train
 
 [ -f examples/cifar10/mean.binaryproto ] || examples/cifar10/create_cifar10.sh
-{
-  "$tools/train" --solver=models/cifar10_quick/solver.prototxt "$@"
-  # a part that was stopped has left no snapshot of its end
-  for part in solver_lr1:4000; do
-    snapshot=examples/cifar10/cifar10_quick_iter_${part#*:}.solverstate
-    [ -f "$snapshot" ] || break
-    "$tools/train" --solver="models/cifar10_quick/${part%:*}.prototxt" --snapshot="$snapshot" "$@"
-  done
-} 2>&1 | tee -i examples/cifar10/quick.log
-scripts/plot.py examples/cifar10/quick.log examples/cifar10/quick.png
+log=examples/cifar10/quick.log
+: > "$log"
+train() { "$tools/train" "$@" 2>&1 | tee -ia "$log"; }
+train --solver=models/cifar10_quick/solver.prototxt "$@"
+for part in solver_lr1:4000; do
+  # Of a part that was stopped there is no snapshot of its end, or one of an earlier run.
+  [[ $(grep -o 'Optimization [A-Za-z]*' "$log" | tail -n 1) = *Done ]] || break
+  snapshot=examples/cifar10/cifar10_quick_iter_${part#*:}.solverstate
+  [ -f "$snapshot" ] || break
+  train --solver="models/cifar10_quick/${part%:*}.prototxt" --snapshot="$snapshot" "$@"
+done
+scripts/plot.py "$log" examples/cifar10/quick.png
