@@ -75,9 +75,9 @@ class Copy(unittest.TestCase):
         shutil.copy(ROOT / 'models/caffenet/solver.prototxt', self.root / 'models/caffenet')
         (self.root / 'models/caffenet/train_val.prototxt').write_text(NET)
 
-    def go(self, script, *args, **variables):
+    def go(self, script, *args, start='.', **variables):
         """The exit code of a script, and all that it said."""
-        done = subprocess.run([self.root / script, *args], cwd=self.root, timeout=60, text=True,
+        done = subprocess.run([self.root / script, *args], cwd=self.root / start, timeout=60, text=True,
                               env={**os.environ, 'BUILD': str(BUILD), **variables},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.returncode, done.stdout
@@ -136,7 +136,7 @@ class Labels(Copy):
             self.assertIn('this is no IDX file of bytes with 3 dimensions', done.stderr)
         done = subprocess.run([ROOT / 'examples/finetuning/finetune_odd.sh', 'nowhere'], text=True, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 2)
-        self.assertIn('no nowhere: run examples/mnist/train_lenet.sh', done.stderr)
+        self.assertIn('/nowhere: run examples/mnist/train_lenet.sh', done.stderr)
 
 
 class Recurrent(Copy):
@@ -208,6 +208,19 @@ class MnistAndCifar(Copy):
         self.refuses('run examples/mnist/train_lenet.sh first', 'examples/mnist/test_lenet.sh')
         self.refuses('run examples/cifar10/train_quick.sh first', 'examples/cifar10/test_quick.sh')
 
+
+    def test_paths_are_meant_from_where_a_script_was_started(self):
+        there, tool = self.root / 'there', self.root / 'fake/tools/test'
+        for folder in (there, tool.parent):
+            folder.mkdir(parents=True)
+        tool.write_text('#!/bin/sh\necho "$*"\n')
+        tool.chmod(0o755)
+        (there / 'm.caffemodel').touch()
+        for script in ('mnist/test_lenet', 'cifar10/test_quick'):
+            code, said = self.go(f'examples/{script}.sh', 'm.caffemodel', start='there', BUILD='fake')
+            self.assertIn(f'--weights={there}/m.caffemodel ', said)
+        code, said = self.go('examples/mnist/create_mnist.sh', start='there', SHOAL_DATA_DIR='given')
+        self.assertIn(f'mnist: no {there}/given/mnist/train-images-idx3-ubyte.gz', said)
 
     def test_a_part_that_was_stopped_is_not_followed_by_the_next_part_of_an_earlier_run(self):
         (self.root / 'fake/tools').mkdir(parents=True)

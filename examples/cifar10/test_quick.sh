@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
 . examples/need_tools.sh test
-weights=${1:-examples/cifar10/cifar10_quick_iter_5000.caffemodel}
+weights=$(from_start "${1:-}")
+weights=${weights:-examples/cifar10/cifar10_quick_iter_5000.caffemodel}
 [ -f "$weights" ] || { echo "test_quick: no $weights: run examples/cifar10/train_quick.sh first, or name a model" >&2; exit 2; }
 "$tools/test" --model=models/cifar10_quick/train_val.prototxt \
   --weights="$weights" --iterations=100

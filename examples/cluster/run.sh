@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
 . examples/need_tools.sh train
-machinefile=${MACHINEFILE:-examples/cluster/machinefile}
+machinefile=$(from_start "${MACHINEFILE:-}")
+machinefile=${machinefile:-examples/cluster/machinefile}
 goal=0.989
 
 [ -d examples/mnist/mnist_train_lmdb ] || examples/mnist/create_mnist.sh

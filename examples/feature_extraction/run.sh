@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
 . examples/need_tools.sh extract_features
-weights=${1:-examples/mnist/lenet_iter_10000.caffemodel}
+weights=$(from_start "${1:-}")
+weights=${weights:-examples/mnist/lenet_iter_10000.caffemodel}
 out=examples/feature_extraction
 
 [ -f "$weights" ] || { echo "no $weights: run examples/mnist/train_lenet.sh first, or name a model" >&2; exit 3; }

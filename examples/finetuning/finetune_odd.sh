@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
 . examples/need_tools.sh train
-weights=${1-examples/mnist/lenet_iter_10000.caffemodel}
+weights=examples/mnist/lenet_iter_10000.caffemodel
+[ $# -eq 0 ] || weights=$(from_start "$1")
 
 if [ -n "$weights" ] && [ ! -f "$weights" ]; then
   echo "no $weights: run examples/mnist/train_lenet.sh, or name another model of LeNet" >&2
