@@ -96,7 +96,7 @@ def look(hosts, report, process, folder, command):
 
 def look_for_gpus(report, process, there, command):
     """Whether the machine has the GPUs that the command's --gpu, or else its line of the machinefile, names."""
-    named = [m.group(1) for word in command[1:] if (m := re.match('--?gpu=(.*)', word))]
+    named = values_of(command, 'gpu')
     wanted = named[-1] if named else process.keys.get('gpus', '')
     if wanted in ('', '-1') or process.keys.get('role') == 'server' or not there.isdigit():
         return
@@ -112,13 +112,22 @@ def compare_programs(report, found, processes, program):
         report.put(process, 'program', mine != 'missing' and mine == first, 'no' if mine == 'missing' else mine[:8], why)
 
 
+def values_of(command, *names):
+    """Of these flags, as the trainer takes them: "--name=value", or the value as the next word; with one dash or two."""
+    found = []
+    for word, after in zip(command[1:], [*command[2:], '']):
+        if match := re.fullmatch(f'--?(?:{"|".join(names)})(=.*)?', word, re.DOTALL):
+            found.append(match.group(1)[1:] if match.group(1) else after)
+    return found
+
+
 def field(text, name):
-    return re.findall(r'^[^#\n]*?\b' + name + r'\s*:\s*"([^"]*)"', text, re.MULTILINE)
+    return [one or other for one, other in re.findall(r'^[^#\n]*?\b' + name + r'\s*:\s*(?:"([^"]*)"|\'([^\']*)\')', text, re.MULTILINE)]
 
 
 def files_of(hosts, process, folder, command):
     """The prototxts that the command names and those they name, and the sources of data with whether they are shared."""
-    prototxts = [m.group(1) for word in command[1:] if (m := re.match(r'--?(?:solver|model)=(.+)', word))]
+    prototxts = list(filter(None, values_of(command, 'solver', 'model')))
     sources, named, all_shared = [], {'train_source': '', 'test_source': ''}, False
     for path in prototxts:
         code, text, _ = hosts.run(process, CAT, [folder, path])
@@ -128,7 +137,7 @@ def files_of(hosts, process, folder, command):
             all_shared = all_shared or shared       # a solver's field is its nets' too
             sources += field(text, 'source')
             named.update({key: each for key in named for each in field(text, key)})
-    named.update({m.group(1): m.group(2) for word in command[1:] if (m := re.match('--?(train_source|test_source)=(.+)', word))})
+    named.update({key: each for key in named for each in values_of(command, key) if each})
     # what the nets say is not read if the solver or a flag says it for both
     return prototxts, [(source, all_shared) for source in [*filter(None, named.values()), *([] if all(named.values()) else sources)]]
 

@@ -321,6 +321,22 @@ while [ $# -gt 1 ]; do again cp -r PARENTS "$1" "$target" || exit; shift; done
 '''
 
 
+class CheckTest(Case):
+    def check(self, *words):
+        line = [sys.executable, LAUNCH, 'check', '--local=2', '--', str(self.trainer), *words]
+        return subprocess.run(line, env=self.environment, capture_output=True, text=True, timeout=90, cwd=self.folder)
+
+    def test_prototxts_are_found_however_they_are_written(self):
+        (self.folder / 'net.prototxt').write_bytes('name: "Größe"\nlayer { data_param { source: \'digits\' } }\n'.encode('latin-1'))
+        (self.folder / 'solver.prototxt').write_text("net: 'net.prototxt'\n")
+        for words in (['--solver=solver.prototxt'], ['-solver', 'solver.prototxt'], ['--model', 'net.prototxt', '--threads=1']):
+            done = self.check(*words)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn('wrong: 1@127.0.0.1: digits_1 missing', done.stdout)
+        done = self.check('--model=net.prototxt', '--gpu', '77')
+        self.assertIn('1@127.0.0.1: GPU 77 is asked for', done.stdout)
+
+
 class DeafHostTest(Case):
     """A host behind an ssh that neither ends nor hears anything."""
 

@@ -39,7 +39,8 @@ class Hosts:
     def run(self, process, script, arguments=(), given='', timeout=30):
         """Runs to the end. (code, output, complaints); code None: no answer in time."""
         try:
-            done = subprocess.run(self.command(process, script, arguments), input=given, capture_output=True, text=True, timeout=timeout)
+            done = subprocess.run(self.command(process, script, arguments), input=given, capture_output=True, text=True, errors='replace',
+                                  timeout=timeout)
             return done.returncode, done.stdout, done.stderr
         except subprocess.TimeoutExpired:
             return None, '', f'no answer in {timeout} s'
