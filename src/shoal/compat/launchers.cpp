@@ -76,10 +76,10 @@ constexpr Numbering kNumberings[] = {
     {"Horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE",
      "HOROVOD_GLOO_RENDEZVOUS_ADDR", ""}};
 
-// "gnode10" of "gnode[10,20,25-27],login".
-std::string first_host(const std::string& list) {
+// "gnode10" of "gnode[10,20,25-27],login", which is what the variable says.
+std::string first_host(const char* variable, const std::string& list) {
   const auto wrong = [&](const std::string& what) {
-    return ConfigError(Code::kUsage, "SLURM_JOB_NODELIST: host list '", list, "': ", what);
+    return ConfigError(Code::kUsage, variable, ": host list '", list, "': ", what);
   };
   std::string host;
   for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
@@ -122,9 +122,12 @@ std::optional<Launched> numbered_by(const Numbering& names, const Variables& env
   // A launcher that started all processes on this machine need not say where the first is.
   if (launched.host.empty() && family.text(names.size_here) == str(launched.processes))
     launched.host = "127.0.0.1";
-  const std::string machines = family.text("SLURM_JOB_NODELIST");
-  if (launched.host.empty() && names.slurm != Numbering::kElsewhere && in_step && !machines.empty())
-    launched.host = first_host(machines);
+  if (launched.host.empty() && names.slurm != Numbering::kElsewhere && in_step)
+    // a step may have some of its job's machines
+    for (const char* variable : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
+      if (const std::string machines = family.text(variable);
+          launched.host.empty() && !machines.empty())
+        launched.host = first_host(variable, machines);
   return launched;
 }
 
