@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Puts the tools, the test program and every library they need but the C library and the driver's into one folder, which then
 # runs on a machine without Shoal's packages (glibc as new as this machine's).
-# usage: scripts/bundle.sh [BUILD [FOLDER]]      default: build/release, BUILD/bundle
+# usage: scripts/bundle.sh [BUILD [FOLDER]]      default: build/release, BUILD/bundle; an earlier bundle there is replaced
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${1:-build/release}
 folder=${2:-$build/bundle}
 
+fail() { echo "bundle: $*" >&2; exit 2; }
+[ -x "$build/tests/all" ] || fail "no $build/tests/all: run make BUILD=$build all $build/tests/all first"
+[ ! -e "$folder" ] || [ -f "$folder/tools/shoal_tests" ] || fail "$folder is there already, and is no bundle: name another folder, or remove it"
 programs=("$build"/tests/all)
 while IFS= read -r program; do programs+=("$program"); done < <(find "$build/tools" -maxdepth 1 -type f -executable | sort)
 rm -rf "$folder"

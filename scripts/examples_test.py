@@ -56,6 +56,28 @@ class EveryScript(unittest.TestCase):
                 self.assertEqual((parsed.returncode, parsed.stderr), (0, ''))
 
 
+class Scripts(unittest.TestCase):
+    """Those of scripts/ that change more than their own files."""
+
+    def refused(self, script, *args):
+        done = subprocess.run([ROOT / 'scripts' / script, *args], text=True, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        return done.stderr
+
+    def test_a_bundle_replaces_nothing_but_a_bundle(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            self.assertIn(f'no {folder}/tests/all: run make', self.refused('bundle.sh', folder))
+            (folder / 'tests').mkdir()
+            shutil.copy(shutil.which('true'), folder / 'tests/all')
+            (folder / 'mine').mkdir()
+            self.assertIn('mine is there already', self.refused('bundle.sh', folder, folder / 'mine'))
+            self.assertTrue((folder / 'mine').exists())
+
+    def test_packages_are_not_installed_at_an_unknown_word(self):
+        self.assertIn('was given: --help', self.refused('install_packages.sh', '--help'))
+
+
 class Copy(unittest.TestCase):
     """A test of scripts that write beside themselves, in a copy of the repository's part."""
 

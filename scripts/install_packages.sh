@@ -17,7 +17,11 @@ packages=(
   python3-matplotlib   # for the pictures of scripts/plot.py; belongs to /usr/bin/python3
   ca-certificates curl git
 )
-[ "${1:-}" != --tests ] || packages+=(openssh-server openssh-client iproute2)
+case "$*" in
+  '') ;;
+  --tests) packages+=(openssh-server openssh-client iproute2) ;;
+  *) echo "install_packages.sh takes --tests or nothing, and was given: $*" >&2; exit 2 ;;
+esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install_packages.sh knows Debian and Ubuntu only. Install what your system calls these, then run make:" >&2
