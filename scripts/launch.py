@@ -333,10 +333,13 @@ def processes_of(args):
     workers, servers = args.local if args.local is not None else args.num_workers, args.num_servers or 0
     if args.machinefile:
         return read_machinefile(read_text(args.machinefile, '--machinefile'), args.machinefile)
+    given = f'--local={workers}' if args.local is not None else f'-n {workers}'
     if workers < 1:
-        raise UsageError(f'{"--local=" if args.local is not None else "-n "}{workers}: at least 1')
-    if servers < 0 or workers + servers > MOST_PROCESSES:
-        raise UsageError(f'-n {workers} -s {servers}: from 0 servers up, and at most {MOST_PROCESSES} processes')
+        raise UsageError(f'{given}: at least 1')
+    if servers < 0:
+        raise UsageError(f'-s {servers}: from 0 servers up')
+    if workers + servers > MOST_PROCESSES:
+        raise UsageError(f'{given}{f" -s {servers}" if servers else ""}: at most {MOST_PROCESSES} processes')
     if not args.hosts:
         return local_processes(workers, servers)
     return read_machinefile(hosts_text(read_text(args.hosts, '-H'), args.hosts, workers, servers), args.hosts)

@@ -265,6 +265,8 @@ class LocalTest(Case):
         for words, expected in ((['--local=2'], 'the command to run is missing'),
                                 (['--', 'x'], 'one of --machinefile=FILE and --local=N'),
                                 (['--local=0', '--', 'x'], '--local=0'),
+                                (['--local=70000', '--', 'x'], '--local=70000: at most 65535 processes'),
+                                (['-n', '65535', '-s', '1', '--', 'x'], '-n 65535 -s 1: at most 65535 processes'),
                                 (['--machinefile=/nowhere', '--', 'x'], '/nowhere: No such file')):
             done = subprocess.run([sys.executable, LAUNCH, *words], capture_output=True, text=True, env=self.environment)
             self.assertEqual(done.returncode, 2, words)
