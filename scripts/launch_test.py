@@ -521,6 +521,19 @@ class StopTest(Case):
         self.assertEqual([p.poll() for p in others], [None] * 3)
         self.assertIn('nothing of this job runs', self.stop(f'--machinefile={machines}').stdout)
 
+    def test_a_record_that_was_cut_off_keeps_no_other_job_from_being_stopped(self):
+        launcher = self.start('--job=whole')
+        pids = self.pids()
+        for name, text in (('a', '{"job": "a", '), ('b', '[]'), ('c', '{"job": "c"}')):
+            (self.folder / f'jobs/{name}.json').write_text(text)
+        done = self.stop('--all')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stdout.count('stopped'), 2)
+        self.assertIn('jobs/a.json: this is no whole record of a job; remove it', done.stderr)
+        self.assertNotIn('Traceback', done.stderr)
+        self.assertEqual(self.end(launcher)[0], 75)
+        self.assertFalse(any(map(alive, pids)))
+
     def test_unknown_jobs_end_with_two(self):
         for words, expected in ((['--machinefile=/nowhere'], '/nowhere: No such file'), (['--look'], '--look goes with'),
                                 (['--machinefile=m', '--all'], 'without --job and --all')):

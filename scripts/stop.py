@@ -144,8 +144,13 @@ def main():
         raise UsageError(f'no job {args.job} is known in {jobs_folder()}' if args.job else f'no job is known in {jobs_folder()}')
     stop, reached = bool(args.job or args.all), True
     for path in records:
-        record = json.loads(path.read_text())
-        print(f'{record["job"]}: {" ".join(record["command"])}')
+        try:
+            record = json.loads(path.read_text())
+            print(f'{record["job"]}: {" ".join(record["command"])}')
+        except (ValueError, KeyError, TypeError):
+            print(f'{path}: this is no whole record of a job; remove it', file=sys.stderr)
+            reached = False
+            continue
         all_reached = visit(record, 'stop' if stop else 'look', args.grace, args.rank)
         reached = reached and all_reached
         if stop and all_reached and args.rank is None:
