@@ -114,6 +114,28 @@ TEST(Metrics, ARunThatGoesOnKeepsWhatWasBefore) {
   EXPECT_EQ(lines_in(path).size(), 1u) << "a run from 0 starts anew";
 }
 
+TEST(Metrics, ARunFromTheStartRemovesTheFilesOfMoreWorkersThanItHas) {
+  const std::string folder = fresh_directory("metrics_fewer");
+  const auto there = [&] {
+    std::string names;
+    for (int worker = 0; worker < 6; ++worker)
+      for (const std::string& path :
+           {metrics_path(folder, worker), earlier_metrics_path(metrics_path(folder, worker))})
+        if (file_exists(path)) names += path.substr(folder.size() + 1) + " ";
+    return names;
+  };
+  for (const char* name : {"metrics.1.jsonl", "metrics.2.jsonl", "metrics.2.jsonl.1",
+                           "metrics.3.jsonl.1", "metrics.4.jsonl"})
+    put_file(folder + "/" + name, "{}\n");
+  ASSERT_TRUE(MetricsWriter::open(metrics_path(folder, 0), {.workers = 3}, 7).ok());
+  EXPECT_EQ(there(),
+            "metrics.0.jsonl metrics.1.jsonl metrics.2.jsonl metrics.2.jsonl.1 metrics.3.jsonl.1 "
+            "metrics.4.jsonl ")
+      << "one that goes on";
+  ASSERT_TRUE(MetricsWriter::open(metrics_path(folder, 0), {.workers = 3}, 0).ok());
+  EXPECT_EQ(there(), "metrics.0.jsonl metrics.1.jsonl metrics.2.jsonl metrics.2.jsonl.1 ");
+}
+
 TEST(Metrics, FilesStayWithinTheirLimit) {
   const std::string path = metrics_path(fresh_directory("metrics_limit"), 0),
                     earlier = earlier_metrics_path(path);

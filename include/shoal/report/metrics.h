@@ -88,7 +88,8 @@ std::string earlier_metrics_path(const std::string& path);
 class MetricsWriter {
  public:
   // Lines of an earlier run in the file are kept if they are of clocks before `first`, from which
-  // this one goes on; so a run from 0 starts anew. Makes the folder. Errors are kUsage.
+  // this one goes on; so a run from 0 starts anew, and removes the files of workers beyond its own,
+  // which are an earlier run's. Makes the folder. Errors are kUsage.
   // With a `limit`, in bytes, a file that would pass half of it is renamed to `path`.1, in place of
   // an earlier one of that name, and a new one begun; 0: none.
   static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run,

@@ -46,6 +46,16 @@ std::string kept_lines(const std::string& text, std::int64_t first, double& seco
   return kept;
 }
 
+// The files of workers from `worker` on.
+void remove_files(const std::string& directory, int worker) {
+  std::error_code ignored;  // what cannot be removed is not ours
+  for (bool found = true; found; ++worker) {
+    const std::string path = metrics_path(directory, worker);
+    found = std::filesystem::remove(path, ignored);
+    found |= std::filesystem::remove(earlier_metrics_path(path), ignored);
+  }
+}
+
 }  // namespace
 
 std::string metrics_path(const std::string& directory, int worker) {
@@ -113,7 +123,9 @@ std::string line_of(const PhaseMetrics& phase) {
 Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetrics& run,
                                           std::int64_t first, std::uint64_t limit) {
   std::error_code ignored;  // what is wrong is found when the file is opened
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  std::filesystem::create_directories(directory, ignored);
+  if (first == 0) remove_files(directory, run.workers);
   MetricsWriter made;
   made.path_ = path;
   made.run_ = run;
