@@ -372,6 +372,8 @@ def read_arguments(words):
     command = args.command if bare else command
     if not command:
         raise UsageError('the command to run is missing: ... -- build/release/tools/train --solver=FILE')
+    if '\n' in os.environ.get('SHOAL_JOB_TOKEN', ''):        # the agents read it as one line
+        raise UsageError('SHOAL_JOB_TOKEN has several lines; a token is one')
     if args.job and not JOB.fullmatch(args.job):
         raise UsageError(f'--job={args.job}: a name has letters, digits, "_", "-" and ".", and does not begin with "." or "-"')
     return args, command, checking

@@ -201,6 +201,12 @@ class LocalTest(Case):
         self.assertEqual(code, 0, said)
         self.assertIn('1@127.0.0.1 has ended with code 75: it left the job', said)
 
+    def test_a_token_of_several_lines_is_refused(self):
+        self.environment['SHOAL_JOB_TOKEN'] = 'two\nlines'
+        code, said = self.end(self.start(command=('end',)))
+        self.assertEqual(code, 2, said)
+        self.assertIn('SHOAL_JOB_TOKEN has several lines; a token is one', said)
+
     def test_what_each_process_ended_with_is_looked_at(self):
         """Also of one that ends while the end of another is being told."""
         job = launch.Job.__new__(launch.Job)
