@@ -161,10 +161,27 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
     const auto all = or_throw(simulate::simulate(
         in_phases(four, phases), simulate::parse_cluster(kUneven, "cluster"), {.dry = dry}));
     EXPECT_EQ(3 * (15 + 10 + 15 * 2), all.points.back().iterations);
+    EXPECT_EQ(3 * 40, all.points.back().updates) << "those of all phases together";
     EXPECT_EQ(3 * 40 * (all.counters.contributions / 120), all.counters.contributions)
         << "each worker's every push counts once";
     EXPECT_GT(all.counters.contributions, 0u);
   }
+}
+
+// A task of local steps is one update of the params, whether servers make it or each worker does.
+TEST(Simulation, AnUpdateIsCountedOnceByWhicheverWay) {
+  for (const bool dry : {false, true})
+    for (const char* exchange : {"way: TABLE", "way: RING"}) {
+      SolverParameter param =
+          with(digits_solver("sim_updates", str("max_iter: 7 exchange { ", exchange, " }")),
+               "type: 'local_steps' local_steps: 3");
+      const auto last =
+          or_throw(
+              simulate::simulate(param, simulate::parse_cluster(kUneven, "cluster"), {.dry = dry}))
+              .points.back();
+      EXPECT_EQ(7, last.updates) << exchange;
+      EXPECT_EQ(3 * 7 * 3, last.iterations) << exchange;
+    }
 }
 
 // The slow worker's pushes are late and dropped: with iterations of its own it goes on long after

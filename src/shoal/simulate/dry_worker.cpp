@@ -76,6 +76,7 @@ class DryWorker final : public SimulatedWorker {
     }
     if (!task().pull_first) push(phase_->rest, clock_, verdict == table::Verdict::kDrop);
     ++clock_;
+    setup_.job.task_ends();
   }
 
   void step() {

@@ -92,6 +92,8 @@ void SimulatedJob::connect() {
 }
 
 void SimulatedJob::install_plan(const Plan& plan, const table::Table::Source& initial) {
+  past_updates_ = updates();
+  tasks_ = 0;
   const auto messages = table::initial_of(plan, initial);
   for (int server = 0; server < servers(); ++server)
     for (const Message& message : messages[server]) {
@@ -99,6 +101,15 @@ void SimulatedJob::install_plan(const Plan& plan, const table::Table::Source& in
       const Status status = shard(server).handle(0, message, ready);
       if (!status.ok()) return fail(status.error());
     }
+}
+
+std::int64_t SimulatedJob::updates() const {
+  const Plan* const plan = servers_[0].shard->plan();
+  if (plan == nullptr) return 0;
+  const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
+  if (row == plan->rows.end()) return past_updates_ + tasks_ / workers();
+  const auto now = servers_[row->server].shard->look(static_cast<RowId>(row - plan->rows.begin()));
+  return past_updates_ + (now ? now->version - plan->start : 0);
 }
 
 // A server handles one message after the other, and a push takes time.

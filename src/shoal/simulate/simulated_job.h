@@ -60,6 +60,11 @@ class SimulatedJob {
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const Plan& plan, const table::Table::Source& initial);
 
+  // Of the first row that learns, in all generations; where each worker updates all params itself,
+  // those that it has made.
+  std::int64_t updates() const;
+  void task_ends() { ++tasks_; }  // a worker's
+
   int server_of(RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
   table::Shard& shard(int server) { return *servers_[server].shard; }
   // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
@@ -105,6 +110,8 @@ class SimulatedJob {
   table::Coordinator coordinator_;
   std::vector<std::uint32_t> rank_of_worker_;
   std::vector<SimulatedTable*> tables_;  // by worker
+  std::int64_t past_updates_ = 0;        // in the generations before
+  std::int64_t tasks_ = 0;               // of all workers, in this generation
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
   // from each worker to each server, worker by worker; null: not used yet

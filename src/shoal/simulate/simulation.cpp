@@ -233,16 +233,6 @@ class Simulation {
 
   bool all_ended() const { return tally_.ended == workers_.size(); }
 
-  std::int64_t updates() {
-    const Plan* plan = job_.shard(0).plan();
-    if (plan == nullptr) return 0;
-    const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
-    if (row == plan->rows.end()) return tally_.iterations / job_.workers();  // workers update all
-    const auto id = static_cast<RowId>(row - plan->rows.begin());
-    const auto now = job_.shard(row->server).look(id);
-    return now ? now->version : 0;
-  }
-
   // Tests again and again, as long as anything else is to happen.
   void keep_testing() {
     add_point();
@@ -252,7 +242,7 @@ class Simulation {
   void add_point() {
     Point point;
     point.seconds = to_seconds(job_.time().now());
-    point.updates = updates();
+    point.updates = job_.updates();
     point.iterations = tally_.iterations;
     point.samples = tally_.samples;
     if (!outcome_.points.empty() && point.seconds > outcome_.points.back().seconds)
@@ -300,7 +290,7 @@ class Simulation {
       outcome_.ending = str(options_.seconds, " virtual seconds are over");
     else if (options_.samples > 0 && tally_.samples >= options_.samples)
       outcome_.ending = str(tally_.samples, " samples are done");
-    else if (options_.updates > 0 && updates() >= options_.updates)
+    else if (options_.updates > 0 && job_.updates() >= options_.updates)
       outcome_.ending = str(options_.updates, " updates are done");
   }
 

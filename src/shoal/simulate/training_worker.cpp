@@ -84,6 +84,7 @@ class TrainingWorker final : public SimulatedWorker {
       });
       keep_own_params();
     }
+    void ends_task() override { worker_.setup_.job.task_ends(); }
     Status settle(Settle how) override {
       Status status = SlicedUpdater::settle(how);
       worker_.table_.enter();

@@ -52,6 +52,7 @@ class SlicedUpdater : public ForwardingUpdater {
   Result<bool> another_step() final {
     if (Status status = finish_slice(); !status.ok()) return status.error();
     Result<bool> another = inner().another_step();
+    if (another.ok() && !another.value()) ends_task();
     if (!another.ok() || !another.value()) return another;
     starts_step();
     if (Status status = start_slice(slices_.begin); !status.ok()) return status.error();
@@ -65,6 +66,8 @@ class SlicedUpdater : public ForwardingUpdater {
   virtual void starts_step() {}
   // Begins a slice that takes this part of the iteration's time.
   virtual Status start_slice(double share) = 0;
+  // The last step of an iteration or a task of local steps has ended.
+  virtual void ends_task() {}
   // An iteration or a local step has ended. `counts`: it was not skipped.
   virtual void ends_step(bool counts, float loss) {
     (void)counts;
