@@ -194,6 +194,34 @@ TEST(Simulation, EndsWhereItIsToldTo) {
   EXPECT_EQ(first->seconds, reached.seconds);
 }
 
+// A test falls on the instant of the end and comes before the last update. The next point has it.
+TEST(Simulation, TheLastPointHasAllThatWasDone) {
+  const SolverParameter param = digits_solver("sim_last", "max_iter: 3");
+  for (const char* compute : {"ms: 100", "ms: 0"}) {
+    const Outcome outcome =
+        run(param, str("worker { count: 2 compute { ", compute, " } } card { latency_ms: 0 }"),
+            {.test_every = 0.1});
+    EXPECT_EQ(3, outcome.points.back().updates) << compute;
+    EXPECT_EQ(6, outcome.points.back().iterations) << compute;
+    EXPECT_GT(outcome.points.back().loss, 0) << compute;
+  }
+}
+
+// Between many of the tests no iteration ends: the loss is still that of the last, and the metrics
+// have no line of it.
+TEST(Simulation, ALossIsKeptUntilThereIsAnother) {
+  const std::string out = fresh_directory("sim_loss");
+  const Outcome outcome = run(digits_solver("sim_loss_data", "max_iter: 3"),
+                              "worker { compute { ms: 100 } }", {.test_every = 0.03, .out = out});
+  for (const auto& point : outcome.points)
+    EXPECT_EQ(point.iterations == 0, point.loss == 0) << point.seconds;
+  const std::string lines = get_file(out + "/metrics.0.jsonl");
+  std::size_t displays = 0;
+  for (std::size_t at = 0; (at = lines.find("\"display\"", at)) != std::string::npos; ++at)
+    ++displays;
+  EXPECT_EQ(3u, displays) << lines;
+}
+
 TEST(Simulation, TheComputeModelFollowsItsWords) {
   using simulate::to_instant;
   const auto compute_of = [](const std::string& words) {

@@ -25,7 +25,8 @@ struct Point {
   std::int64_t iterations = 0;    // of all workers together
   double samples = 0;             // computed by all workers
   double samples_per_second = 0;  // since the last point
-  // The workers' mean since the last point; 0 if none has finished an iteration.
+  // The workers' mean since the last point, or that point's if none has finished an iteration
+  // since; 0 before the first.
   double loss = 0;
   std::vector<TestScore> scores;  // of the first test net
 };

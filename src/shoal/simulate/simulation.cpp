@@ -220,9 +220,12 @@ class Simulation {
   void step_to_end() {
     if (test_every_.count() > 0) keep_testing();
     while (outcome_.ending.empty() && job_.status().ok()) {
-      if (all_ended())
+      if (all_ended()) {
         outcome_.ending = "all workers have done their iterations";
-      else if (!job_.time().step())
+        return;
+      }
+      up_to_date_ = false;
+      if (!job_.time().step())
         job_.fail({Code::kInternal,
                    "the simulated job stands still: no worker has anything to do, and not all have "
                    "ended"});
@@ -248,19 +251,22 @@ class Simulation {
     if (!outcome_.points.empty() && point.seconds > outcome_.points.back().seconds)
       point.samples_per_second = (point.samples - outcome_.points.back().samples) /
                                  (point.seconds - outcome_.points.back().seconds);
-    if (tally_.counted > 0) point.loss = tally_.losses / static_cast<double>(tally_.counted);
+    const bool has_loss = tally_.counted > 0;
+    if (has_loss) loss_ = tally_.losses / static_cast<double>(tally_.counted);
+    point.loss = loss_.value_or(0);
     tally_.losses = 0;
     tally_.counted = 0;
     if (evaluator_) point.scores = evaluator_->test(workers_);
     outcome_.points.push_back(point);
     if (options_.saw) options_.saw(point);
-    write(point);
+    write(point, has_loss);
     if (options_.target) check_target(point);
+    up_to_date_ = true;
   }
 
   // Writes the point to the metrics of worker 0.
-  void write(const Point& point) {
-    if (point.iterations > 0)
+  void write(const Point& point, bool has_loss) {
+    if (has_loss)
       workers_[0]->record({.kind = ScoreMetrics::Kind::kDisplay,
                            .clock = point.updates,
                            .time = point.seconds,
@@ -278,7 +284,7 @@ class Simulation {
   void check_target(const Point& point) {
     const Target& target = *options_.target;
     std::optional<double> value;
-    if (target.output == kTrainLoss && point.loss != 0) value = point.loss;
+    if (target.output == kTrainLoss) value = loss_;
     for (const TestScore& score : point.scores)
       if (score.output == target.output && !value) value = score.mean;
     if (!value || (target.at_most ? *value > target.value : *value < target.value)) return;
@@ -295,7 +301,7 @@ class Simulation {
   }
 
   void complete(Instant end) {
-    if (outcome_.points.empty() || outcome_.points.back().seconds < to_seconds(end)) add_point();
+    if (!up_to_date_) add_point();
     std::vector<std::string> schemes;
     for (const parallel::Phase& phase : spec_.phases) schemes.push_back(phase.scheme.words());
     outcome_.scheme = join(schemes, ", then ");
@@ -315,8 +321,10 @@ class Simulation {
   ComputeSlots slots_;
   Tally tally_;
   Workers workers_;
-  Instant test_every_;  // 0: never
-  Outcome outcome_;     // with an ending once the run has ended
+  Instant test_every_;          // 0: never
+  std::optional<double> loss_;  // of the last point that has one of its own
+  bool up_to_date_ = false;     // nothing has happened since the last point
+  Outcome outcome_;             // with an ending once the run has ended
 };
 
 }  // namespace
