@@ -194,6 +194,24 @@ TEST(Simulation, EndsWhereItIsToldTo) {
   EXPECT_EQ(first->seconds, reached.seconds);
 }
 
+// A limit ends the run while workers compute, or wait for rows: what they have done of it counts.
+TEST(Simulation, OnlyTheTimeUntilTheEndCounts) {
+  const SolverParameter param = digits_solver("sim_cut", "max_iter: 1000");
+  for (const bool dry : {false, true}) {
+    const auto figures_of = [&](const std::string& cluster) {
+      const Outcome outcome = or_throw(simulate::simulate(
+          param, simulate::parse_cluster(cluster, "cluster"), {.seconds = 1, .dry = dry}));
+      EXPECT_EQ(1, outcome.seconds) << "not when the next thing happens";
+      return outcome.workers[0];
+    };
+    const auto slow = figures_of("worker { count: 2 compute { ms: 10000 } }");
+    EXPECT_NEAR(1, slow.compute, 0.01) << dry;
+    const auto waits = figures_of("worker { compute { ms: 10 } } worker { compute { ms: 10000 } }");
+    EXPECT_NEAR(0.01, waits.compute, 1e-6) << dry;
+    EXPECT_NEAR(1, waits.compute + waits.rows + waits.others, 1e-6) << dry;
+  }
+}
+
 // A test falls on the instant of the end and comes before the last update. The next point has it.
 TEST(Simulation, TheLastPointHasAllThatWasDone) {
   const SolverParameter param = digits_solver("sim_last", "max_iter: 3");

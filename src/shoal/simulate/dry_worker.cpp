@@ -109,6 +109,7 @@ class DryWorker final : public SimulatedWorker {
       for (const DrySlice& slice : phase_->slices)
         for (const auto& rows : slice.asks) add(rows);
     }
+    table_.waits_for_rows();
     // what a sum still writes leaves when the last that it reads arrives
     table_.when_arrived(needs, [this, since, sum] {
       table_.when_arrived(sum ? sum->writes[own()] : std::vector<RowId>(),
@@ -120,7 +121,7 @@ class DryWorker final : public SimulatedWorker {
   void begin_slice(Instant since) {
     const Instant from = table_.now();
     waits_.add(from - since);
-    table_.figures.rows += to_seconds(from - since);
+    table_.has_rows();
     for (std::size_t worker = 0; worker < slice_->asks.size(); ++worker)
       if (worker != own()) get(slice_->asks[worker], clock_ + 1);
     if (const DrySum* const sum = expected()) get(sum->reads[own()], clock_ + 1);
@@ -135,10 +136,9 @@ class DryWorker final : public SimulatedWorker {
     }
     const double share = slice_++->share;
     if (share <= 0) return run_slices();
-    setup_.job.time().at(compute().done(from, seconds_ * share), [this, from] {
-      table_.figures.compute += to_seconds(table_.now() - from);
-      run_slices();
-    });
+    const Instant until = compute().done(from, seconds_ * share);
+    table_.computes(until);
+    setup_.job.time().at(until, [this] { run_slices(); });
   }
 
   // ---- sums over all workers ----

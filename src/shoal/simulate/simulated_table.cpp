@@ -2,10 +2,28 @@
 
 namespace shoal::simulate {
 
+WorkerFigures SimulatedTable::figures_now() const {
+  WorkerFigures now = figures;
+  const Instant time = job_.time().now();
+  if (computes_until_ > time) now.compute -= to_seconds(computes_until_ - time);
+  if (waits_since_) now.rows += to_seconds(time - *waits_since_);
+  return now;
+}
+
+void SimulatedTable::computes(Instant until) {
+  figures.compute += to_seconds(until - job_.time().now());
+  computes_until_ = until;
+}
+
+void SimulatedTable::has_rows() {
+  figures.rows += to_seconds(job_.time().now() - *waits_since_);
+  waits_since_.reset();
+}
+
 void SimulatedTable::compute(Instant until) {
   enter();
   if (!status().ok() || until <= now()) return;
-  figures.compute += to_seconds(until - now());
+  computes(until);
   left_at_ = now();
   job_.time().at(until, [this] { thread_.resume(); });
   thread_.leave();

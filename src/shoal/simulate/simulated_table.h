@@ -19,6 +19,13 @@ class SimulatedTable final : public table::TableSession {
   // ---- the thread's side ----
   // The worker's; the table adds the seconds.
   WorkerFigures figures{};
+  // The same now, which may be in the middle of computing or of a wait for rows.
+  WorkerFigures figures_now() const;
+  // Counts that the worker computes from now until then.
+  void computes(Instant until);
+  // Counts a wait for rows, from the first call until the second.
+  void waits_for_rows() { waits_since_ = job_.time().now(); }
+  void has_rows();
   // The thread computes until this time. Its next call of the table returns to virtual time. Does
   // nothing if the job has failed.
   void compute(Instant until);
@@ -115,7 +122,9 @@ class SimulatedTable final : public table::TableSession {
   std::function<void(RowId)> arrived_;
   Instant alarm_ = Instant::max();  // when the client is called next
   table::PendingAnswers answers_;
-  Instant left_at_{};  // when the thread last began to compute
+  Instant left_at_{};         // when the thread last began to compute
+  Instant computes_until_{};  // the end of the last computation
+  std::optional<Instant> waits_since_;
   bool suspended_ = false;
 };
 

@@ -58,7 +58,7 @@ class SimulatedWorker {
   void resume() { thread_.resume(); }
   bool ended() const { return thread_.ended(); }
   WorkerFigures figures() const {
-    WorkerFigures figures = table_.figures;
+    WorkerFigures figures = table_.figures_now();
     figures.traffic = setup_.job.traffic(number_);
     return figures;
   }

@@ -196,6 +196,11 @@ class Simulation {
   ~Simulation() { stop(); }
 
   Result<Outcome> run() {
+    if (options_.seconds > 0)
+      job_.time().at(to_instant(options_.seconds), [this] {
+        if (!job_.time().is_idle())
+          outcome_.ending = str(options_.seconds, " virtual seconds are over");
+      });
     for (const auto& worker : workers_) worker->start();
     try {
       step_to_end();
@@ -204,7 +209,7 @@ class Simulation {
     }
     if (Status status = job_.status(); !status.ok()) return status.error();
     const Instant end = job_.time().now();
-    if (evaluator_) stop();  // a wait that is cut off counts for a worker that trains
+    stop();  // a wait that is cut off counts
     complete(end);
     return std::move(outcome_);
   }
@@ -292,9 +297,7 @@ class Simulation {
   }
 
   void check_limits() {
-    if (options_.seconds > 0 && job_.time().now() >= to_instant(options_.seconds))
-      outcome_.ending = str(options_.seconds, " virtual seconds are over");
-    else if (options_.samples > 0 && tally_.samples >= options_.samples)
+    if (options_.samples > 0 && tally_.samples >= options_.samples)
       outcome_.ending = str(tally_.samples, " samples are done");
     else if (options_.updates > 0 && job_.updates() >= options_.updates)
       outcome_.ending = str(options_.updates, " updates are done");
