@@ -81,6 +81,21 @@ TEST(Simulation, WithoutNumbersItTakesAsLong) {
   }
 }
 
+// The factors of the last iteration count, too. Workers with numbers also agree on their start.
+TEST(Simulation, WithoutNumbersFactorsAreAsManyBytes) {
+  const SolverParameter param =
+      digits_solver("sim_factors", "max_iter: 1 exchange { way: FACTORS }");
+  const simulate::Cluster cluster = simulate::parse_cluster(
+      "worker { count: 3 compute { ms: 10 } } card { bandwidth: 3e5 latency_ms: 0 }", "cluster");
+  const auto received = [&](bool dry) {
+    double sum = 0;
+    for (const auto& worker : or_throw(simulate::simulate(param, cluster, {.dry = dry})).workers)
+      sum += static_cast<double>(worker.traffic.bytes_received);
+    return sum;
+  };
+  EXPECT_NEAR(received(false), received(true), 0.15 * received(false));
+}
+
 // Two workers that compute as fast, one of them behind a slow link: the other has time for more
 // steps, while that hands in. A round is a little longer, since the slow link goes one way after
 // the other then.

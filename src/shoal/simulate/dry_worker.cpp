@@ -50,6 +50,8 @@ class DryWorker final : public SimulatedWorker {
     wait(phase_->all);
     for (const auto rows : {&DrySum::reads, &DrySum::writes})
       for (const DrySum& sum : phase_->sums) wait((sum.*rows)[own()]);
+    for (const DrySlice& slice : phase_->slices)
+      for (const auto& rows : slice.asks) wait(rows);
   }
 
   bool may_begin() {
