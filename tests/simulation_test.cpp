@@ -276,6 +276,24 @@ TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
   EXPECT_HAS(scaling.out, "\n| 2 | ");
   EXPECT_EQ(2, with({"--dry", "--target=accuracy 1"}).code);
   EXPECT_EQ(2, with({"--scaling=2"}).code);
+  const struct {
+    std::vector<std::string> flags;
+    const char* why;
+  } refused[] = {{{"--seconds=-5"}, "--seconds is -5; it must be 0 or more"},
+                 {{"--samples=nan"}, "--samples is nan"},
+                 {{"--updates=-1"}, "--updates is -1"},
+                 {{"--test_every=-1"}, "--test_every is -1"},
+                 {{"--dry", "--scaling=2x"}, "'2x' is no number of workers"},
+                 {{"--dry", "--scaling=,"}, "--scaling=, has no number of workers"},
+                 {{"--dry", "--scaling=2", "--updates=1"}, "--scaling times whole iterations"},
+                 {{"--dry", "--scaling=2", "--scheme=async"}, "of bsp, and the scheme is 'async'"}};
+  for (const auto& each : refused) {
+    const Ran ran = with(each.flags);
+    EXPECT_EQ(2, ran.code) << each.why;
+    EXPECT_HAS(ran.err, each.why);
+    EXPECT_EQ("", ran.out) << each.why;
+  }
+  EXPECT_EQ(scaling.out, with({"--dry", "--scaling=1,2", "--exchange=RING"}).out);
   const Ran no_scheme = with({"--scheme=spp"});
   EXPECT_EQ(2, no_scheme.code);
   EXPECT_HAS(no_scheme.err, "flags: scheme 'spp': there is no 'spp'; did you mean 'ssp'?");
@@ -308,7 +326,8 @@ TEST(Simulation, RefusesAClusterThatMakesNoSense) {
       EXPECT_HAS(error.what(), c.why);
     }
   }
-  EXPECT_THROW(simulate::parse_target("accuracy"), ConfigError);
+  for (const char* target : {"accuracy", "accuracy nan", "accuracy 1x", "accuracy inf"})
+    EXPECT_THROW(simulate::parse_target(target), ConfigError) << target;
   const SolverParameter param = digits_solver("sim_refuses");
   EXPECT_THROW(run(with(param, "type: 'no such'"), "worker { compute { ms: 1 } }", {}),
                ConfigError);

@@ -13,6 +13,7 @@
 #include "common/tool.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/io.h"
@@ -154,11 +155,39 @@ double iteration_of(const SolverParameter& param, const simulate::SimulationOpti
   return (seconds(3) - seconds(1)) / 2;  // without the start
 }
 
+// The numbers of workers of --scaling. Throws ConfigError, also where another flag would say what
+// the table does not.
+std::vector<int> scaling_from_flags(const SolverParameter& param) {
+  if (FLAGS_seconds > 0 || FLAGS_samples > 0 || FLAGS_updates > 0)
+    throw ConfigError(Code::kUsage,
+                      "--scaling times whole iterations: there is no --seconds, no --samples and "
+                      "no --updates");
+  for (const SchemeParameter& scheme : param.scheme())
+    if (scheme.type() != "bsp")
+      throw ConfigError(Code::kUsage,
+                        "--scaling compares the exchanges of bsp, and the scheme is '",
+                        scheme.type(), "'");
+  std::vector<int> all;
+  for (const std::string& word : split(FLAGS_scaling, ',')) {
+    const std::optional<int> workers = number_in<int>(word);
+    if (!workers || *workers < 1)
+      throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, ": '", word,
+                        "' is no number of workers");
+    all.push_back(*workers);
+  }
+  if (all.empty())
+    throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, " has no number of workers");
+  return all;
+}
+
 // Prints simulated times of an iteration by each exchange beside FireCaffe's cost model: the time
 // of a synchronisation after all gradients are complete, for p workers, W bytes and B bytes a
 // second.
-void print_scaling(const SolverParameter& param, const simulate::SimulationOptions& options,
+void print_scaling(SolverParameter param, const simulate::SimulationOptions& options,
                    const simulate::Cluster& cluster) {
+  const std::vector<int> numbers = scaling_from_flags(param);
+  param.mutable_exchange()->clear_layer();  // a column is one way
+  param.mutable_exchange()->set_way(ExchangeParameter::TABLE);
   const double bandwidth = cluster.processes[0].bandwidth;
   const double compute = cluster.processes[0].compute.mean;
   if (bandwidth <= 0)
@@ -188,11 +217,7 @@ void print_scaling(const SolverParameter& param, const simulate::SimulationOptio
     if (has_formula) head += " | formula", line += "|---";
   }
   std::printf("%s |\n%s|\n", head.c_str(), line.c_str());
-  for (const std::string& word : split(FLAGS_scaling, ',')) {
-    const int p = std::atoi(word.c_str());
-    if (p < 1)
-      throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, ": '", word,
-                        "' is no number of workers");
+  for (const int p : numbers) {
     std::printf("| %d | %.4g | %.4g", p, iteration_of(param, options, cluster, p, false),
                 compute + unit * p);
     for (const ExchangeParameter::Way way : kWays) {
@@ -207,7 +232,18 @@ void print_scaling(const SolverParameter& param, const simulate::SimulationOptio
   }
 }
 
+void check_limits() {
+  const std::pair<const char*, double> limits[] = {{"seconds", FLAGS_seconds},
+                                                   {"samples", FLAGS_samples},
+                                                   {"updates", static_cast<double>(FLAGS_updates)},
+                                                   {"test_every", FLAGS_test_every}};
+  for (const auto& [flag, value] : limits)
+    if (!(value >= 0))
+      throw ConfigError(Code::kUsage, "--", flag, " is ", value, "; it must be 0 or more");
+}
+
 simulate::SimulationOptions options_from_flags() {
+  check_limits();
   simulate::SimulationOptions options;
   options.name = FLAGS_solver;
   options.seed = FLAGS_seed;

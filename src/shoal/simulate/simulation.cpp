@@ -2,6 +2,7 @@
 #include "shoal/simulate/simulation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "shoal/base/number.h"
@@ -335,7 +336,7 @@ class Simulation {
 Target parse_target(const std::string& words) {
   const std::vector<std::string> parts = split(words, ' ');
   const auto value = parts.size() == 2 ? number_in<double>(parts[1]) : std::nullopt;
-  if (!value)
+  if (!value || !std::isfinite(*value))
     throw ConfigError(Code::kUsage, "the target is '", words,
                       "'; it is to be the name of an output and a number, like \"accuracy 0.98\"");
   return {parts[0], *value, parts[0].find("loss") != std::string::npos};
