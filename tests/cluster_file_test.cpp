@@ -29,5 +29,18 @@ TEST(ClusterFile, LayersTakeTheTimesThatTheToolPrints) {
   EXPECT_HAS(message_of([&] { simulate::parse_cluster(text, "c"); }), "no line of a layer's time");
 }
 
+TEST(ClusterFile, ATraceHasANumberOnEachLine) {
+  const std::string path = fresh_directory("cluster_trace") + "/trace";
+  const std::string text = "worker { compute { speed: 2 trace: '" + path + "' } }";
+  put_file(path, "# ms\n\n 10\r\n30.5\n");
+  const simulate::Compute compute = simulate::parse_cluster(text, "c").processes.at(0).compute;
+  EXPECT_EQ(compute.trace, (std::vector<double>{0.005, 0.01525}));
+  for (const char* wrong : {"10,5", "10 ms", "x", "-1"}) {
+    put_file(path, std::string("# ms\n\n10\n") + wrong + "\n");
+    EXPECT_HAS(message_of([&] { simulate::parse_cluster(text, "c"); }),
+               path + ":4: '" + wrong + "' is no number of milliseconds");
+  }
+}
+
 }  // namespace
 }  // namespace shoal::test::cluster_file_test

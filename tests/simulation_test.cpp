@@ -317,6 +317,8 @@ TEST(Simulation, RefusesAClusterThatMakesNoSense) {
                {"worker { compute { ms: 1 } slowdown { pause: true } }", "needs an end"},
                {"worker { compute { ms: 1 distribution: UNIFORM jitter: 2 } }", "jitter is 2"},
                {"worker { compute { trace: '/no/such' } }", "/no/such"},
+               {"worker { count: 2 compute { ms: 1 } } server { count: 65534 }",
+                "cluster, server { } 1: count is 65534; a cluster has at most 65535 processes"},
                {"worker { comput { } }", "cluster:1:"}};
   for (const auto& c : cases) {
     try {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 #include <utility>
 
 #include "shoal/base/file.h"
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/proto/cluster.pb.h"
 #include "shoal/proto/text_reader.h"
@@ -13,7 +15,8 @@
 namespace shoal::simulate {
 namespace {
 
-constexpr double kMostSeconds = 1e6;  // of one thing
+constexpr double kMostSeconds = 1e6;            // of one thing
+constexpr std::size_t kMostProcesses = 0xffff;  // that messages can name
 
 class Reader {
  public:
@@ -35,6 +38,9 @@ class Reader {
       process.latency = time_of(card.latency_ms(), "latency_ms");
       process.jitter = time_of(card.jitter_ms(), "jitter_ms");
       process.seconds_per_byte = not_negative(ns, field) / 1e9;
+      if (group.count() > kMostProcesses - cluster.processes.size())
+        throw wrong("count is ", group.count(), "; a cluster has at most ", kMostProcesses,
+                    " processes");
       cluster.processes.insert(cluster.processes.end(), group.count(), process);
     };
     int number = 0;
@@ -121,14 +127,18 @@ class Reader {
 
   std::vector<double> read_trace(const std::string& path, double speed) const {
     std::vector<double> seconds;
-    for (const std::string& line : split(text_of(path), '\n')) {
-      if (line[0] == '#') continue;
-      char* end = nullptr;
-      const double ms = std::strtod(line.c_str(), &end);
-      if (end == line.c_str() || !(ms >= 0))
-        throw ConfigError(Code::kConfig, path, ":", seconds.size() + 1, ": '", line,
-                          "' is no number of milliseconds");
-      seconds.push_back(ms / 1e3 / speed);
+    std::istringstream text(text_of(path));
+    int number = 0;
+    for (std::string line; std::getline(text, line);) {
+      ++number;
+      for (const std::string& word : split(line, '\n')) {  // none in an empty line
+        if (word[0] == '#') continue;
+        const std::optional<double> ms = number_in<double>(word);
+        if (!ms || !(*ms >= 0))
+          throw ConfigError(Code::kConfig, path, ":", number, ": '", word,
+                            "' is no number of milliseconds");
+        seconds.push_back(*ms / 1e3 / speed);
+      }
     }
     if (seconds.empty()) throw ConfigError(Code::kConfig, path, ": the trace has no line");
     return seconds;
