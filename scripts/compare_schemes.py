@@ -53,8 +53,8 @@ PURPOSES = {
 class Trial:
     def __init__(self, label, flags):
         self.label, self.flags = label, flags
-        self.slug = re.sub(r'[^A-Za-z0-9.]+', '_', label).strip('_')
-        self.run = self.failure = None
+        self.slug = re.sub(r'[^A-Za-z0-9.]+', '_', label).strip('_') or 'scheme'
+        self.run = self.failure = self.ending = None      # ending: why it ended, as the tool says it
         self.seconds = 0.0
         self.rate, self.plain = 1.0, None                 # times the solver's base_lr; the trial at that itself, where another was better
 
@@ -103,10 +103,21 @@ def trials_of(arguments):
         trials = [trial for name in known_schemes(arguments) for trial in usual(name)]
         return sorted(trials, key=lambda trial: trial.label != 'bsp')   # what the others are measured by comes first
     trials = []
-    for word in filter(None, (word.strip() for word in re.split(r',(?=[\w .]+(?:=-|,|$))', words))):
+    for word in split_schemes(words):
         label, equals, flags = word.partition('=')
         trials += [Trial(label, flags)] if equals else usual(word)
+    folders = {}
+    for trial in trials:
+        other = folders.setdefault(trial.slug, trial)
+        if other is not trial:
+            raise UsageError(f"--schemes: '{other.label}' and '{trial.label}' would write to one folder; give each a name of its own")
     return trials
+
+
+def split_schemes(words):
+    """At commas before a name, or before name=-; other commas belong to a flag (--groups=0,1|2,3, --exchange=AUTO,fc8=TABLE)."""
+    ends = r',(?=\s*(?:[\w.+/]+(?:[ -][\w.+/]+)*=-|[A-Za-z]\w*\s*(?:,|$)))'
+    return [word.strip() for word in re.split(ends, words) if word.strip()]
 
 
 def base_lr_of(path):
@@ -138,14 +149,32 @@ def with_best_rates(arguments, trials, run_all):
     return best
 
 
+def one_set(*lists):
+    """These lists of flags, with what each --set says in the first one's last place: of several the tool takes the last alone."""
+    fields, rest = [], []
+    for words in lists:
+        rest.append([])
+        words = iter(words)
+        for word in words:
+            found = re.fullmatch(r'--?set(?:=(.*))?', word, re.DOTALL)
+            if not found:
+                rest[-1].append(word)
+            else:
+                fields.append(next(words, '') if found[1] is None else found[1])
+    if fields:
+        rest[0].append(f'--set={" ".join(fields)}')
+    return rest
+
+
 def command_of(arguments, trial):
-    command = [arguments.simulate, f'--solver={arguments.solver}', f'--cluster={arguments.cluster}', *shlex.split(trial.flags),
+    flags, more = one_set(shlex.split(trial.flags), shlex.split(arguments.more))
+    command = [arguments.simulate, f'--solver={arguments.solver}', f'--cluster={arguments.cluster}', *flags,
                f'--seed={arguments.seed}', '--threads=1', f'--out={Path(arguments.out) / "runs" / trial.slug}']
     if arguments.seconds:                                 # tests often enough for a curve
         command += [f'--seconds={arguments.seconds:g}', f'--test_every={arguments.test_every or arguments.seconds / 60:g}']
     elif arguments.test_every:
         command += [f'--test_every={arguments.test_every:g}']
-    return command + shlex.split(arguments.more)
+    return command + more
 
 
 def try_out(arguments, trial):
@@ -158,6 +187,8 @@ def try_out(arguments, trial):
         code = subprocess.run(command_of(arguments, trial), stdout=log, stderr=subprocess.STDOUT,
                               env={**os.environ, 'OMP_NUM_THREADS': '1'}).returncode
     trial.seconds = time.monotonic() - started
+    found = re.search(r'^Ended since (.*); it took', (folder / 'log.txt').read_text(errors='replace'), re.MULTILINE)
+    trial.ending = found[1] if found else None
     if code:
         said = [line for line in (folder / 'log.txt').read_text(errors='replace').splitlines() if line.strip() and not line.startswith('Try ')]
         fatal = [line for line in said if 'Check failed' in line] or said[-1:] or ['it said nothing']
@@ -295,6 +326,20 @@ def rate_lines(trials, target):
     return [*lines, '']
 
 
+def unequal(arguments, trials):
+    """Words on runs that are not of the same length."""
+    early = [f'{trial.label} after {seconds_words(trial.run.seconds())}' for trial in trials
+             if arguments.seconds and trial.ending and 'seconds are over' not in trial.ending]
+    if early:
+        return [f'**Not all lasted {seconds_words(arguments.seconds)}:** the solver\'s max_iter, or a flag, ended {", ".join(early)}.', '']
+    samples = {trial.label: trial.run.total('samples') for trial in trials}
+    least, most = min(samples, key=samples.get), max(samples, key=samples.get)
+    if arguments.seconds or samples[least] > 0.95 * samples[most]:
+        return []
+    return [f'**Not all did as much:** without --seconds each ends after the solver\'s max_iter on every worker, which counts exchanges, not local steps: '
+            f'{samples[least]:.0f} samples of {least}, {samples[most]:.0f} of {most}.', '']
+
+
 def report(arguments, trials, pictures, seconds):
     good, bad = [t for t in trials if t.run], [t for t in trials if not t.run]
     target = target_of(good, arguments.target)
@@ -303,7 +348,7 @@ def report(arguments, trials, pictures, seconds):
              f'{len(good)} schemes on {arguments.cluster} ({workers} workers), training {good[0].run.name or "the net"} of {arguments.solver}, '
              f'until {seconds_words(max(trial.run.seconds() for trial in good))} of virtual time. Gradients and tests are real, time and network are simulated; '
              f'all of it took {seconds:.0f} s here.' + (f' The target is an accuracy of {target:.3f}.' if target else ''), '',
-             '![overview](overview.png)', '', '## Which to use', '', *advice(good, target), '', '## Numbers', '', *table(good, target), '',
+             *unequal(arguments, good), '![overview](overview.png)', '', '## Which to use', '', *advice(good, target), '', '## Numbers', '', *table(good, target), '',
              'Time is virtual. "Sent" is what all workers hand to the network; what one sends another receives. "Compute" and "wait for rows" are shares of',
              'the workers\' time, the mean of all. The staleness of a push counts the versions that others made of a row in the time between reading it and',
              'adding to it what was computed.', '']

@@ -314,6 +314,34 @@ class CompareTest(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn('broken: ended with 3: it is broken', done.stderr)
 
+    def test_flags_with_commas_and_several_sets(self):
+        (self.folder / 'solver.prototxt').write_text('base_lr: 0.1\n')
+        done = self.script('compare_schemes.py', *self.flags, '--seconds=20', '--rates=0.3', "--more=--set='iter_size: 2'",
+                           "--schemes=bsp, my-own=--scheme=async --groups=0,1|2,3 --set='momentum: 0.5',ssp")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        log = (self.folder / 'out/runs/my_own_0.3/log.txt').read_text()
+        self.assertIn(' --groups=0,1|2,3 --set=momentum: 0.5 base_lr: 0.03 iter_size: 2 ', log)
+        self.assertEqual(log.count('--set='), 1)
+        self.assertIn('| ssp 2 | 0.3 |', (self.folder / 'out/report.md').read_text())
+        done = self.script('compare_schemes.py', *self.flags, '--schemes=bsp,a b=--scheme=ssp,a_b=--scheme=async')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'a b' and 'a_b' would write to one folder", done.stderr)
+
+    def test_runs_of_unequal_length_are_named(self):
+        text = self.simulate.read_text().replace('samples=10', "samples=10 if flags['scheme'] == 'bsp' else 40")
+        for flags, ending, words in (([], '', '**Not all did as much:** without --seconds each ends after the solver\'s max_iter on every worker, which counts exchanges, '
+                                               'not local steps: 400 samples of bsp, 1600 of async.'),
+                                     (['--seconds=20'], 'all workers have done their iterations', '**Not all lasted 20.0 s:** the solver\'s max_iter, or a flag, ended bsp after'),
+                                     (['--seconds=20'], '20 virtual seconds are over', None)):
+            self.simulate.write_text(text + f"print('Ended since {ending}; it took 1 real seconds.')\n")
+            done = self.script('compare_schemes.py', *self.flags, *flags, '--schemes=bsp,async')
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            report = (self.folder / 'out/report.md').read_text()
+            if words:
+                self.assertIn(words, report)
+            else:
+                self.assertNotIn('Not all', report)
+
     def test_what_is_missing_is_named_before_anything_runs(self):
         for flags, words in (([*self.flags, '--simulate=/nowhere/simulate'], 'build it with make'), ([*self.flags, '--solver=/nowhere'], 'no such file')):
             done = self.script('compare_schemes.py', *flags)
