@@ -294,6 +294,14 @@ TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
     EXPECT_EQ("", ran.out) << each.why;
   }
   EXPECT_EQ(scaling.out, with({"--dry", "--scaling=1,2", "--exchange=RING"}).out);
+  param.clear_max_iter();
+  put_file(solver, to_text(in_phases(param, {"type: 'bsp' iterations: 1",
+                                             "type: 'ssp' staleness: 1 iterations: 1"})));
+  const Ran in_phases_alone = with({});
+  EXPECT_HAS(in_phases_alone.out, "s] Iteration 4, ");
+  EXPECT_EQ("", in_phases_alone.err) << "no warning that nothing is trained";
+  put_file(solver, to_text(param));
+  EXPECT_HAS(with({}).err, "max_iter is not given: nothing is trained");
   const Ran no_scheme = with({"--scheme=spp"});
   EXPECT_EQ(2, no_scheme.code);
   EXPECT_HAS(no_scheme.err, "flags: scheme 'spp': there is no 'spp'; did you mean 'ssp'?");

@@ -27,6 +27,14 @@ SolverParameter without_snapshots(SolverParameter param) {
   return param;
 }
 
+// The solver that tests. Where phases say how long the run is, it does not warn that there is no
+// max_iter.
+SolverParameter tester_of(const SolverParameter& param, const parallel::JobSpec& spec) {
+  SolverParameter solver = without_snapshots(param);
+  if (!solver.has_max_iter() && spec.phases.back().end > 0) solver.set_max_iter(1);
+  return solver;
+}
+
 // Lets every worker read its share of a source that is not divided into parts.
 void share_sources(NetParameter& net) {
   const auto share = [](auto& data) {
@@ -58,7 +66,7 @@ class Evaluator {
  public:
   Evaluator(const SolverParameter& param, const WorkerSetup& setup)
       : job_(setup.job),
-        solver_(without_snapshots(param),
+        solver_(tester_of(param, setup.spec),
                 {.threads = setup.options.threads, .name = setup.options.name}) {}
 
   std::vector<TestScore> test(const Workers& workers) {
