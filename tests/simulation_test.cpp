@@ -339,6 +339,12 @@ TEST(Simulation, RefusesAClusterThatMakesNoSense) {
   for (const char* target : {"accuracy", "accuracy nan", "accuracy 1x", "accuracy inf"})
     EXPECT_THROW(simulate::parse_target(target), ConfigError) << target;
   const SolverParameter param = digits_solver("sim_refuses");
+  EXPECT_HAS(
+      message_of([&] {
+        run(with(digits_solver("sim_by_speed", "max_iter: 60"), "type: 'grouped' group_by: SPEED"),
+            "worker { count: 3 compute { ms: 1 } }", {.dry = true});
+      }),
+      "group_by: SPEED trains for a while and measures the workers, and --dry does not");
   EXPECT_THROW(run(with(param, "type: 'no such'"), "worker { compute { ms: 1 } }", {}),
                ConfigError);
   EXPECT_THROW(

@@ -141,8 +141,13 @@ class Evaluator {
   Solver solver_;
 };
 
-// Workers without numbers compute as long whatever their batches are.
-void check_dry(const SolverParameter& solver, const SimulationOptions& options) {
+// Workers without numbers compute as long whatever their batches are, and find no groups.
+void check_dry(const SolverParameter& solver, const parallel::JobSpec& spec,
+               const SimulationOptions& options) {
+  if (options.dry && parallel::has_search(spec.phases))
+    throw ConfigError(Code::kUsage, options.name,
+                      ": group_by: SPEED trains for a while and measures the workers, and --dry "
+                      "does not; give it the groups");
   const bool own_batch = std::ranges::any_of(solver.scheme(), [](const SchemeParameter& phase) {
     return phase.has_batch_size() || phase.has_iter_size();
   });
@@ -189,7 +194,7 @@ class Simulation {
              {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
         slots_(options.threads),
         test_every_(to_instant(options.test_every)) {
-    check_dry(param, options);
+    check_dry(param, spec_, options);
     const WorkerSetup setup{spec_, options_, servers_, job_, slots_, tally_};
     workers_ = options.dry ? make_dry_workers(setup) : make_training_workers(setup);
     if (options.dry) return;
