@@ -279,14 +279,17 @@ TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
   const struct {
     std::vector<std::string> flags;
     const char* why;
-  } refused[] = {{{"--seconds=-5"}, "--seconds is -5; it must be 0 or more"},
-                 {{"--samples=nan"}, "--samples is nan"},
-                 {{"--updates=-1"}, "--updates is -1"},
-                 {{"--test_every=-1"}, "--test_every is -1"},
-                 {{"--dry", "--scaling=2x"}, "'2x' is no number of workers"},
-                 {{"--dry", "--scaling=,"}, "--scaling=, has no number of workers"},
-                 {{"--dry", "--scaling=2", "--updates=1"}, "--scaling times whole iterations"},
-                 {{"--dry", "--scaling=2", "--scheme=async"}, "of bsp, and the scheme is 'async'"}};
+  } refused[] = {
+      {{"--seconds=-5"}, "--seconds is -5; it must be 0 or more"},
+      {{"--samples=nan"}, "--samples is nan"},
+      {{"--updates=-1"}, "--updates is -1"},
+      {{"--test_every=-1"}, "--test_every is -1"},
+      {{"--num_clients=8"}, "--num_clients is about real processes; the file of --cluster"},
+      {{"--throttle=1e6"}, "--throttle is about real processes"},
+      {{"--dry", "--scaling=2x"}, "'2x' is no number of workers"},
+      {{"--dry", "--scaling=,"}, "--scaling=, has no number of workers"},
+      {{"--dry", "--scaling=2", "--updates=1"}, "--scaling times whole iterations"},
+      {{"--dry", "--scaling=2", "--scheme=async"}, "of bsp, and the scheme is 'async'"}};
   for (const auto& each : refused) {
     const Ran ran = with(each.flags);
     EXPECT_EQ(2, ran.code) << each.why;

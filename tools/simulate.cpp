@@ -232,6 +232,19 @@ void print_scaling(SolverParameter param, const simulate::SimulationOptions& opt
   }
 }
 
+// Flags of real processes, which would change what a job does.
+void check_no_processes() {
+  constexpr const char* kFlags[] = {
+      "hostfile",      "machinefile", "client_id",       "num_clients",
+      "role",          "join",        "replicas",        "num_table_threads",
+      "data_sharding", "throttle",    "emulate_step_ms", "send_order"};
+  for (const char* flag : kFlags)
+    if (given(flag))
+      throw ConfigError(Code::kUsage, "--", flag,
+                        " is about real processes; the file of --cluster says how many there are, "
+                        "how long they compute and what lies between them");
+}
+
 void check_limits() {
   const std::pair<const char*, double> limits[] = {{"seconds", FLAGS_seconds},
                                                    {"samples", FLAGS_samples},
@@ -243,6 +256,7 @@ void check_limits() {
 }
 
 simulate::SimulationOptions options_from_flags() {
+  check_no_processes();
   check_limits();
   simulate::SimulationOptions options;
   options.name = FLAGS_solver;
