@@ -8,6 +8,7 @@
 #include "shoal/layers/factored.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/replicated_layers.h"
 #include "shoal/table/shard.h"
 #include "support/exchange_job.h"
 #include "support/regression.h"
@@ -80,6 +81,47 @@ TEST(Factors, TrafficIsThatOfPoseidonsTable) {
     EXPECT_EQ(c.fewer, parallel::factors_are_fewer(sizes, job))
         << c.outputs << " x " << c.inputs << ", " << c.rows << " rows, " << c.workers;
   }
+}
+
+// Eight workers; or with a server of each one's own, or of every second one's own.
+TEST(Factors, AServerSendsOnWhatWorkersWithoutOneWrite) {
+  const auto roster_of = [](int each, int apart) {  // each: workers a server
+    table::RosterBody roster;
+    for (int i = 0; i < 8; ++i) {
+      table::RosterBody::Process process;
+      process.worker = i;
+      process.server = each > 0 && i < 8 / each ? i : -1;
+      roster.processes.push_back(process);
+    }
+    for (int i = 0; i < apart; ++i) {
+      table::RosterBody::Process process;
+      process.worker = -1;
+      process.server = i;
+      roster.processes.push_back(process);
+    }
+    return roster;
+  };
+  const JobSize one = parallel::job_size_of(roster_of(0, 1), 1),
+                all = parallel::job_size_of(roster_of(1, 0), 1),
+                half = parallel::job_size_of(roster_of(2, 0), 1);
+  EXPECT_EQ((std::vector{one.writers, all.writers, half.writers}),
+            (std::vector<std::int64_t>{8, 1, 2}));
+  EXPECT_TRUE(one.relays && half.relays && !all.relays);
+  EXPECT_TRUE(one.apart && !half.apart && !all.apart);
+  const parallel::LayerSize layer{1000 * 1000, Factored::Sizes{10, 1000, 1000}};
+  const parallel::Rates rates{.bandwidth = 4e6, .latency = 0};
+  const auto seconds = [&](Way way, const JobSize& job) {
+    return cost_of(way, layer, job, rates).seconds();
+  };
+  EXPECT_DOUBLE_EQ(seconds(Way::kTable, one), 8) << "a million numbers of each worker's";
+  EXPECT_DOUBLE_EQ(seconds(Way::kTable, all), 1.75);
+  EXPECT_DOUBLE_EQ(seconds(Way::kTable, half), 2.5);
+  for (const Way way : {Way::kRing, Way::kDirect, Way::kHalvingDoubling, Way::kTree})
+    EXPECT_DOUBLE_EQ(seconds(way, one), 14) << "seven eighths of it, there and back";
+  EXPECT_DOUBLE_EQ(seconds(Way::kDirect, half), 3.5);
+  EXPECT_DOUBLE_EQ(seconds(Way::kFactors, all), 0.14);
+  EXPECT_DOUBLE_EQ(seconds(Way::kFactors, one), 8 * 0.14);
+  EXPECT_DOUBLE_EQ(seconds(Way::kFactors, half), 2 * 0.14);
 }
 
 // ---- training ----

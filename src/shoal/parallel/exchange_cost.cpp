@@ -12,20 +12,33 @@ namespace {
 
 constexpr double kNumberBytes = sizeof(float);
 
+// Of each number of a layer, how many a server receives and sends back, and a worker in its process
+// the other way round.
+double table_load(const JobSize& job) {
+  const auto workers = static_cast<double>(job.workers), servers = static_cast<double>(job.servers);
+  return job.apart ? std::max(workers / servers, 1.0) : (workers + servers - 2) / servers;
+}
+
+// Transfers of a message, one after the other.
+int hops_of(const JobSize& job) { return job.relays ? 2 : 1; }
+
 // A library does what it likes: about as much as halving and doubling.
 Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rates& rates) {
   const Way way = is_of_library(of) ? Way::kHalvingDoubling : of;
   const int workers = static_cast<int>(job.workers);
   const Load load = load_of(way, workers);
   const auto all = static_cast<double>(params);
-  Cost cost{.numbers = 2 * load.busiest * all};
+  // a worker sends each number of the vector to all but one, and back
+  const double relayed =
+      job.relays ? 2.0 * static_cast<double>(job.writers) * (workers - 1) / workers * all : 0;
+  Cost cost{.numbers = 2 * std::max(load.busiest * all, relayed)};
   if (rates.bandwidth <= 0) return cost;
   // the first strip goes all the way; behind it the busiest worker's link is never idle
   const double strip =
       static_cast<double>(strips_of(way, workers, static_cast<std::size_t>(params)).at(1));
-  cost.link =
-      (load.in_turn * strip + load.busiest * (all - strip)) * kNumberBytes / rates.bandwidth;
-  cost.latency = load.rounds * rates.latency;
+  cost.link = std::max(load.in_turn * strip + load.busiest * (all - strip), relayed) *
+              kNumberBytes / rates.bandwidth;
+  cost.latency = load.rounds * hops_of(job) * rates.latency;
   return cost;
 }
 
@@ -66,17 +79,17 @@ Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& ra
   const bool by_table = way == Way::kTable;
   CHECK(by_table || size.factors) << "a layer without factors";
   const auto [rows, outputs, inputs] = size.factors.value_or(Factored::Sizes());
-  const auto workers = static_cast<double>(job.workers), servers = static_cast<double>(job.servers);
+  const auto workers = static_cast<double>(job.workers);
   Cost cost;
   if (by_table)
-    cost.numbers = 2.0 * static_cast<double>(size.params) * (workers + servers - 2) / servers;
+    cost.numbers = 2.0 * static_cast<double>(size.params) * table_load(job);
   else
-    cost.numbers =
-        2.0 * static_cast<double>(rows * (job.workers - 1)) * static_cast<double>(outputs + inputs);
+    cost.numbers = 2.0 * static_cast<double>(rows * (job.workers - 1) * job.writers) *
+                   static_cast<double>(outputs + inputs);
   if (rates.bandwidth <= 0) return cost;
   // half of what is sent and received goes each way, and the ways do not wait for each other
   cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
-  cost.latency = (by_table ? 2 : 1) * rates.latency;
+  cost.latency = (by_table ? 2 : hops_of(job)) * rates.latency;
   // each replica would multiply its own rows, beside the others
   if (!by_table && rates.multiply_adds > 0)
     cost.product = (workers - 1.0 / job.replicas) * static_cast<double>(rows * outputs) *
@@ -85,8 +98,11 @@ Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& ra
 }
 
 bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job) {
-  return sizes.rows * (job.workers - 1) * (sizes.outputs + sizes.inputs) * job.servers <=
-         sizes.outputs * sizes.inputs * (job.workers + job.servers - 2);
+  const std::int64_t table =
+      job.apart ? std::max(job.workers, job.servers) : job.workers + job.servers - 2;
+  return sizes.rows * (job.workers - 1) * job.writers * (sizes.outputs + sizes.inputs) *
+             job.servers <=
+         sizes.outputs * sizes.inputs * table;
 }
 
 std::size_t bucket_bytes(const Rates& rates) {

@@ -16,6 +16,11 @@ namespace shoal::parallel {
 struct JobSize {
   std::int64_t workers = 1, servers = 1;
   int replicas = 1;  // nets of a worker
+  // Some workers have no server in their process: what they write for the others goes to a server
+  // and from there to its readers. The most workers whose writes one server sends on.
+  bool relays = false;
+  std::int64_t writers = 1;
+  bool apart = false;  // no server has a worker in its process
 };
 
 struct LayerSize {
@@ -24,8 +29,7 @@ struct LayerSize {
   std::optional<Factored::Sizes> factors{};
 };
 
-// Of one exchange in an iteration, for the process that has most to do; processes have a worker,
-// and as many of them as there are servers a server.
+// Of one exchange in an iteration, for the process that has most to do.
 struct Cost {
   double numbers = 0;  // that it sends and receives
   // Seconds: of its link, of messages that wait for each other, and of the larger product. All 0 if

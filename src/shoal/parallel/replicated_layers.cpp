@@ -20,6 +20,20 @@ std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster) {
   return by_worker;
 }
 
+JobSize job_size_of(const table::RosterBody& roster, int replicas) {
+  JobSize job{.workers = workers_of(roster), .servers = servers_of(roster), .replicas = replicas};
+  job.apart = true;
+  for (const auto& process : roster.processes) {
+    if (process.worker < 0) continue;
+    job.relays = job.relays || process.server < 0;
+    job.apart = job.apart && process.server < 0;
+  }
+  const std::vector<std::uint16_t> servers = servers_by_worker(roster);
+  for (const std::uint16_t server : servers)
+    job.writers = std::max<std::int64_t>(job.writers, std::ranges::count(servers, server));
+  return job;
+}
+
 table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rate,
                       std::span<const float> weights) {
   std::vector<table::WorkerView> views(weights.size());

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "shoal/parallel/exchange_cost.h"
 #include "shoal/parallel/row_waits.h"
 #include "shoal/parallel/table_exchange.h"
 #include "shoal/solver/local_rule.h"
@@ -15,6 +16,9 @@ namespace shoal::parallel {
 // The server in each worker's process, for what that worker writes; a worker without one is given
 // another's.
 std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster);
+
+// The processes of a job, for what an exchange among them costs.
+JobSize job_size_of(const table::RosterBody& roster, int replicas);
 
 // How gradients of these weights, of some workers at one clock, become one update.
 table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rate,

@@ -6,6 +6,7 @@
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/plan.h"
+#include "shoal/parallel/replicated_layers.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/loss_scaling.h"
@@ -168,11 +169,9 @@ ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
     if (!scheme.ok())
       throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
     check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
-    const table::RosterBody& roster = table.roster();
-    std::vector<Way> ways = ways_of(net, choose_exchanges(net, param, options.name, *scheme.value(),
-                                                          {workers_of(roster), servers_of(roster),
-                                                           net.context().share().replicas},
-                                                          options.rates));
+    const JobSize job = job_size_of(table.roster(), net.context().share().replicas);
+    std::vector<Way> ways = ways_of(
+        net, choose_exchanges(net, param, options.name, *scheme.value(), job, options.rates));
     for (std::size_t layer = 0; layer < layers.size(); ++layer)
       if (!layers[layer]) ways[layer] = Way::kTable;
     const bool gradients = scheme.value()->contribution() == table::ContributionKind::kGradient;

@@ -10,6 +10,7 @@
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/plan.h"
+#include "shoal/parallel/replicated_layers.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/tuning/link_times.h"
 #include "shoal/parallel/tuning/speed_tuner.h"
@@ -270,9 +271,7 @@ class TableMembership final : public JobMembership {
                                            : options_.bandwidths);
   }
 
-  JobSize job_size() const {
-    return {workers_of(table_.roster()), servers_of(table_.roster()), share_.replicas};
-  }
+  JobSize job_size() const { return job_size_of(table_.roster(), share_.replicas); }
 
   // Says by which ways the gradients of layers travel, in each generation.
   void report_exchange(Solver& solver) const {

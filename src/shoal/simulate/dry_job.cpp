@@ -39,9 +39,9 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   const bool averages = task.momentum == table::MomentumPolicy::kAverage;
   const auto local = !gradients && averages ? make_local_updater(solver, name, net) : nullptr;
   const parallel::Rates rates = parallel::rates_of(solver);
-  const std::vector<Way> ways =
-      parallel::ways_of(net, parallel::choose_exchanges(net, solver, name, *scheme,
-                                                        {job.workers(), job.servers()}, rates));
+  const std::vector<Way> ways = parallel::ways_of(
+      net, parallel::choose_exchanges(net, solver, name, *scheme,
+                                      parallel::job_size_of(job.roster(), 1), rates));
   const parallel::RowMap map(
       net, setup_.servers,
       {.running_sums = !gradients,
