@@ -10,6 +10,7 @@
 #include "shoal/base/error.h"
 #include "shoal/ops/op.h"
 #include "shoal/proto/layers.pb.h"
+#include "support/expect.h"
 #include "support/layer_rig.h"
 #include "support/solver_rig.h"
 
