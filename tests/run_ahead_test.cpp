@@ -80,6 +80,27 @@ class RunAhead : public SolverTest, public testing::WithParamInterface<TestDevic
     EXPECT_EQ(ahead.files, waiting.files);
     return ahead;
   }
+  // A net on records of floats, in batches of 4: `nan` has a NaN, and the label of `odd` is none.
+  std::string net_on_floats(int nan, int odd = -1) {
+    Records records;
+    for (int i = 0; i < 24; ++i) {
+      Datum datum;
+      datum.set_channels(1), datum.set_height(1), datum.set_width(3);
+      for (int p = 0; p < 3; ++p)
+        datum.add_float_data(i == nan && p == 1 ? std::numeric_limits<float>::quiet_NaN()
+                                                : 0.1f * static_cast<float>(i % 5 - p));
+      datum.set_label(i == odd ? 7 : i % 2);
+      records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
+    }
+    const std::string path = str(folder_, "/floats_", nan, "_", odd);
+    or_throw(write_records("datumfile", path, records));
+    return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" +
+           path + "' backend: DATUMFILE batch_size: 4 } }" +
+           R"(layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
+                      inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } }
+              layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label'
+                      top: 'loss' })";
+  }
   SolverParameter with_net(const std::string& net, const std::string& more) {
     SolverParameter param = solver(more);
     *param.mutable_net_param() = parse_net(net, "net.prototxt");
@@ -121,25 +142,8 @@ TEST_P(RunAhead, TheHostLearnsALossOneIterationLater) {
             (std::vector<float>{now[0], now[0], now[1], now[2], now[4], now[4], now[5]}));
 }
 
-// Records of floats, in batches of 4, of which the third has a NaN.
 TEST_P(RunAhead, ALossThatIsNotFiniteStopsBeforeItsUpdate) {
-  Records records;
-  for (int i = 0; i < 24; ++i) {
-    Datum datum;
-    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
-    for (int p = 0; p < 3; ++p)
-      datum.add_float_data(i == 9 && p == 1 ? std::numeric_limits<float>::quiet_NaN()
-                                            : 0.1f * static_cast<float>(i % 5 - p));
-    datum.set_label(i % 2);
-    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
-  }
-  or_throw(write_records("datumfile", folder_ + "/nan", records));
-  const std::string net =
-      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" +
-      folder_ + "/nan' backend: DATUMFILE batch_size: 4 } }" +
-      R"(layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
-                 inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } }
-         layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
+  const std::string net = net_on_floats(9);
   const auto params_after = [&](int iterations) {
     return run(with_net(net, str("lr_policy: 'exp' gamma: 0.5 max_iter: ", iterations)), true)
         .params;
@@ -177,6 +181,31 @@ TEST_P(RunAhead, AGradientThatIsNotFiniteStopsBeforeItsUpdate) {
     EXPECT_EQ(outcome.last_loss, 0.5f);
     EXPECT_EQ(outcome.params, std::vector<float>(4, 0.0f));
   }
+}
+
+// The label that is none is of the iteration after the NaN's.
+TEST_P(RunAhead, TheFirstErrorIsTold) {
+  const std::string net = net_on_floats(9, 13);
+  for (const char* more : {"", "snapshot: 100"}) {
+    SCOPED_TRACE(more);
+    const Outcome outcome = expect_same(with_net(net, more));
+    EXPECT_HAS(outcome.error, "Iteration 2, lr = 0.05: the loss, ");
+    EXPECT_EQ(outcome.iteration, 2);
+  }
+}
+
+TEST_P(RunAhead, AStepThatFailsLeavesNothingUnderWay) {
+  const std::string net = net_on_floats(-1, 13);
+  const auto losses = [&](bool ahead) {
+    Watch watch;
+    SolverOptions options = on_device();
+    if (!ahead) options.meter = &watch;
+    Solver trained(with_net(net, "average_loss: 3"), options);
+    const Result<Ending> ending = trained.step(6);
+    EXPECT_HAS(ending.ok() ? "" : ending.error().message, "label 7 of 'label'");
+    return std::vector<float>{trained.last_loss(), trained.smoothed_loss()};
+  };
+  EXPECT_EQ(losses(true), losses(false));
 }
 
 // While the iteration before is under way.

@@ -135,7 +135,6 @@ Error Solver::rescue(Error error) {
   if (error.code != Code::kData || core_.iteration == core_.started_iteration ||
       !parts_->last.can_be_saved())
     return error;
-  if (const Status status = catch_up(0); !status.ok()) return status.error();
   const char* const rest = parts_->last.go_back() ? "; a run from it reads the same records again"
                                                   : "; a run from it goes on behind what was read";
   const Status saved = snapshot();
@@ -167,24 +166,30 @@ Result<Ending> Solver::step(std::int64_t n) {
   const std::int64_t end = core_.iteration + n;
   core_.ending.reset();
   parts_->snapshots.test_ends();
-  if (n > 0)
-    if (Status status = parts_->boundary.enter(); !status.ok()) return status.error();
-  while (!core_.ending && core_.iteration < end) {
-    const Result<bool> may_begin = parts_->boundary.wait_to_begin();
-    if (!may_begin.ok()) return may_begin.error();
-    if (!may_begin.value()) break;
-    if (core_.falls_on(core_.param.test_interval()) &&
-        (core_.iteration > 0 || core_.param.test_initialization()))
-      if (Status status = parts_->tester.test_all(); !status.ok()) return status.error();
-    if (core_.ending) break;
-    const bool ahead = parts_->ahead.possible() && !core_.falls_on(core_.param.display());
-    if (Status status = iterate(ahead); !status.ok()) return status.error();
-    ++core_.iteration;  // from here on the number of updates made
-    parts_->last.keep();
-    if (const Status status = catch_up(RunAhead::kMost); !status.ok()) return status.error();
-    if (const Status status = parts_->boundary.pass(); !status.ok()) return status.error();
-  }
+  const auto iterations = [&]() -> Status {
+    if (n > 0)
+      if (Status status = parts_->boundary.enter(); !status.ok()) return status;
+    while (!core_.ending && core_.iteration < end) {
+      const Result<bool> may_begin = parts_->boundary.wait_to_begin();
+      if (!may_begin.ok()) return may_begin.error();
+      if (!may_begin.value()) break;
+      if (core_.falls_on(core_.param.test_interval()) &&
+          (core_.iteration > 0 || core_.param.test_initialization()))
+        if (Status status = parts_->tester.test_all(); !status.ok()) return status;
+      if (core_.ending) break;
+      const bool ahead = parts_->ahead.possible() && !core_.falls_on(core_.param.display());
+      if (Status status = iterate(ahead); !status.ok()) return status;
+      ++core_.iteration;  // from here on the number of updates made
+      parts_->last.keep();
+      if (Status status = catch_up(RunAhead::kMost); !status.ok()) return status;
+      if (Status status = parts_->boundary.pass(); !status.ok()) return status;
+    }
+    return {};
+  };
+  const Status done = iterations();
+  // an error of an iteration before comes first
   if (const Status status = catch_up(0); !status.ok()) return status.error();
+  if (!done.ok()) return done.error();
   return core_.ending.value_or(Ending::kDone);
 }
 
