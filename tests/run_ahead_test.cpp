@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/base/file.h"
+#include "shoal/proto/hdf5.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/solver.h"
 #include "support/devices.h"
@@ -206,6 +207,50 @@ TEST_P(RunAhead, AStepThatFailsLeavesNothingUnderWay) {
     return std::vector<float>{trained.last_loss(), trained.smoothed_loss()};
   };
   EXPECT_EQ(losses(true), losses(false));
+}
+
+// y = w x for t = 10. Losses are 50 at first, and are weighted.
+std::string net_with_weight(const char* weight) {
+  return str(R"(
+      layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param {
+              shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 }
+              data_filler { type: 'gaussian' mean: 0.3 std: 0.05 } data_filler { value: 10 } } }
+      layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip'
+              inner_product_param { num_output: 1 bias_term: false } }
+      layer { name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 't' top: 'loss'
+              loss_weight: )",
+             weight, " }");
+}
+
+TEST_P(RunAhead, ASumOfLossesThatIsTooLargeStopsBeforeItsUpdate) {
+  const Outcome outcome = expect_same(with_net(net_with_weight("1e37"), "base_lr: 1e-38"));
+  EXPECT_HAS(outcome.error,
+             "Iteration 0, lr = 1e-38: the loss, inf, is not finite; every blob is finite, so the "
+             "sum is too large");
+}
+
+// The device refuses the first of these losses, which are near the largest float, and the host then
+// finds them good.
+TEST_P(RunAhead, ARunGoesOnAfterARefusalThatWasNotNeeded) {
+  const Outcome outcome = expect_same(
+      with_net(net_with_weight("4e36"),
+               "base_lr: 2e-38 momentum: 0 lr_policy: 'exp' gamma: 0.9 display: 2 snapshot: 4 "
+               "average_loss: 3 max_iter: 11 snapshot_after_train: true"));
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.files.size(), 9u);
+}
+
+TEST_P(RunAhead, WhatALayerWritesToAFileIsWrittenOnce) {
+  if (!why_no_hdf5().empty()) GTEST_SKIP() << why_no_hdf5();
+  const std::string file = folder_ + "/out";
+  run(with_net(net_on_floats(9) +
+                   "layer { name: 'out' type: 'HDF5Output' bottom: 'data' bottom: 'label' "
+                   "hdf5_output_param { file_name: '" +
+                   file + "' } }",
+               ""),
+      true);
+  const Hdf5File written = or_throw(Hdf5File::open(file, Hdf5File::Mode::kRead, Code::kData));
+  EXPECT_EQ(or_throw(written.dims("label")), Hdf5File::Dims{12});
 }
 
 // While the iteration before is under way.

@@ -1,6 +1,7 @@
 #include "shoal/solver/run_ahead.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
@@ -10,6 +11,14 @@
 namespace shoal {
 namespace {
 
+// Whether a layer hands its bottoms to something beside the net: what a pass wrote there stays.
+bool writes_files(const Net& net) {
+  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
+    if (net.tops(i).empty() && !net.layers()[static_cast<std::size_t>(i)]->replays().forward)
+      return true;
+  return false;
+}
+
 bool is_possible(SolverCore& core) {
   Net& net = *core.net;
   const bool debug = core.param.debug_info() || net.definition().debug_info();
@@ -18,7 +27,7 @@ bool is_possible(SolverCore& core) {
       std::ranges::any_of(net.layers(), [](const auto& one) { return !one->carried().empty(); });
   return !net.context().device().is_host() && core.updater->queues_updates() &&
          core.param.on_nan() == SolverParameter::STOP && core.recipe.iter_size == 1 && !debug &&
-         !core.options.meter && !carries;
+         !core.options.meter && !carries && !writes_files(net);
 }
 
 }  // namespace
@@ -28,10 +37,11 @@ RunAhead::RunAhead(SolverCore& core) : SolverPart(core), possible_(is_possible(c
   for (Iteration& one : iterations_) one.done = net_.context().device().make_event(/*timed=*/false);
 }
 
-// An iteration that is under way writes into the memory of its outcome.
+// Copies that are under way, of an iteration that was not queued to its end too, write into the
+// memory of its outcome.
 RunAhead::~RunAhead() {
   try {
-    for (; known_ < queued_; ++known_) iteration(known_).done->wait();
+    if (possible_) net_.context().stream()->synchronize();
   } catch (const DeviceError&) {  // the next that uses the device says so
   }
 }
@@ -44,6 +54,27 @@ void RunAhead::begin() {
   put_state(net_, next.state);
 }
 
+// Refuses all sums of the losses that are not finite, which finite losses may have, and some that
+// are: the host finds out.
+void RunAhead::judge_losses(std::span<const Tensor* const> tops) {
+  Context& ctx = net_.context();
+  double weights = 0;
+  for (const auto& [weight, count] : iteration(queued_).losses)
+    weights += std::fabs(double{weight}) * static_cast<double>(count);
+  if (weights <= 1) return ops::judge(ctx, tops, /*clip=*/-1, verdict_);
+  // as large as a sum of such numbers can become, with its roundings
+  const float factor = 2 * static_cast<float>(weights);
+  enlarged_.resize(tops.size());
+  std::vector<const Tensor*> judged;
+  for (std::size_t i = 0; i < tops.size(); ++i) {
+    enlarged_[i].reshape(tops[i]->shape());
+    ops::copy(ctx, *tops[i], enlarged_[i]);
+    ops::scale(ctx, factor, enlarged_[i]);
+    judged.push_back(&enlarged_[i]);
+  }
+  ops::judge(ctx, judged, /*clip=*/-1, verdict_);
+}
+
 Status RunAhead::queue_update() {
   Context& ctx = net_.context();
   Iteration& own = iteration(queued_);
@@ -53,7 +84,7 @@ Status RunAhead::queue_update() {
     parts.push_back(&top);
     own.losses.emplace_back(weight, top.count());
   });
-  ops::judge(ctx, std::span(parts).subspan(1), /*clip=*/-1, verdict_);
+  judge_losses(std::span(parts).subspan(1));
   if (Status status = updater_.queue_update(verdict_); !status.ok()) return status;
   std::size_t bytes = 0;
   for (const Tensor* part : parts) bytes += part->bytes();

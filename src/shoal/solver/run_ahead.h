@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace shoal {
 
 // The device itself refuses an update if a number of the loss or of a gradient is not finite, and
 // from then on every update: the params stay as they were before that iteration. The host learns it
-// an iteration later, goes back and makes the iteration again, waiting for each of its numbers.
+// an iteration later, goes back and makes the iteration again, waiting for each of its numbers. If
+// these are finite after all, the run goes on; running means then also hold the passes before.
 class RunAhead : SolverPart {
  public:
   // Iterations that may be under way when the next one is queued.
@@ -27,7 +29,8 @@ class RunAhead : SolverPart {
   RunAhead(const RunAhead&) = delete;
 
   // Whether iterations can be queued: the updater can, and on_nan is STOP; any other needs the
-  // running means of before. Nothing has to see each iteration's numbers. Constant.
+  // running means of before. Nothing has to see each iteration's numbers, and no layer writes them
+  // to a file. Constant.
   bool possible() const { return possible_; }
   // Before an iteration: keeps what it takes to make it again.
   void begin();
@@ -52,9 +55,11 @@ class RunAhead : SolverPart {
     std::unique_ptr<Event> done;      // the outcome is there
   };
   Iteration& iteration(std::uint64_t n) { return iterations_[n % iterations_.size()]; }
+  void judge_losses(std::span<const Tensor* const> tops);
 
   const bool possible_;
-  Tensor verdict_{Shape{2}};  // ops/update.h; from the first refusal on it refuses all
+  Tensor verdict_{Shape{2}};      // ops/update.h; from the first refusal on it refuses all
+  std::vector<Tensor> enlarged_;  // losses, in order of their tops
   std::array<Iteration, kMost + 1> iterations_;
   std::uint64_t queued_ = 0, known_ = 0;
 };

@@ -242,11 +242,13 @@ Status Solver::catch_up(std::uint64_t left) {
     const std::int64_t end = core_.iteration;
     if (Status status = ahead.go_back(); !status.ok()) return status;
     parts_->last.keep();
-    for (; core_.iteration < end; ++core_.iteration) {
+    while (core_.iteration < end) {
       core_.rate_iteration = core_.iteration;
       if (Status status = iterate(/*ahead=*/false); !status.ok()) return status;
+      ++core_.iteration;
+      parts_->last.keep();
     }
-    parts_->last.keep();
+    core_.rate_iteration = end;  // that of the iteration which waits for this
   }
   return {};
 }
