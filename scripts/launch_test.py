@@ -586,7 +586,8 @@ class SshTest(Case):
         self.machinefile = self.folder / 'machines'
         self.machinefile.write_text('0 127.0.0.1 {}\n1 127.0.0.1 {}\n'.format(*reserve_ports(2)))
         self.flags = (f'--machinefile={self.machinefile}', '--force_ssh', f'--ssh_port={self.port}', f'--ssh_identity={self.folder}/user',
-                      f'--ssh_args=-o UserKnownHostsFile={self.folder}/known -o StrictHostKeyChecking=accept-new -o SendEnv=SHOAL_JOBS')
+                      f'--ssh_args=-o UserKnownHostsFile={self.folder}/known -o StrictHostKeyChecking=accept-new -o SendEnv=SHOAL_JOBS '
+                      '-o ConnectTimeout=60')
 
     def test_a_job_over_ssh_runs_and_ends(self):
         code, said = self.end(self.start(command=('end',), options=self.flags))

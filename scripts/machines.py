@@ -30,11 +30,11 @@ class Hosts:
         return ['ssh', *self.ssh_options(process, '-p'), f'{user}@{process.host}' if user else process.host, ' '.join(map(shlex.quote, words))]
 
     def ssh_options(self, process, port_flag):
-        """Those of ssh, or of scp, which calls its port's flag -P."""
+        """Those of ssh, or of scp, which calls its port's flag -P. Of an option that is given twice ssh takes the first."""
         port = process.keys.get('ssh_port') or self.ssh_port
-        return ['-o', 'BatchMode=yes', '-o', f'ConnectTimeout={self.connect_timeout}', '-o', 'ServerAliveInterval=5',
+        return [*shlex.split(self.ssh_args), '-o', 'BatchMode=yes', '-o', f'ConnectTimeout={self.connect_timeout}', '-o', 'ServerAliveInterval=5',
                 '-o', 'ServerAliveCountMax=3', *([port_flag, str(port)] if port else []),
-                *(['-i', self.identity] if self.identity else []), *shlex.split(self.ssh_args)]
+                *(['-i', self.identity] if self.identity else [])]
 
     def run(self, process, script, arguments=(), given='', timeout=30):
         """Runs to the end. (code, output, complaints); code None: no answer in time."""
