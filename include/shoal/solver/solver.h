@@ -121,6 +121,7 @@ class Solver {
  private:
   struct Parts;
   void connect_hooks();
+  Status iterate_until(std::int64_t end);
   Status iterate(bool ahead);
   Status queue_step();
   Status catch_up(std::uint64_t left);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "shoal/net/net.h"
+#include "shoal/ops/eltwise.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
 #include "shoal/solver/net_state.h"
@@ -54,37 +55,34 @@ void RunAhead::begin() {
   put_state(net_, next.state);
 }
 
-// Refuses all sums of the losses that are not finite, which finite losses may have, and some that
-// are: the host finds out.
-void RunAhead::judge_losses(std::span<const Tensor* const> tops) {
+// The losses must be finite, and the weighted sum of single numbers, as loss layers make them.
+void RunAhead::judge_losses(const std::vector<const Tensor*>& tops) {
   Context& ctx = net_.context();
-  double weights = 0;
-  for (const auto& [weight, count] : iteration(queued_).losses)
-    weights += std::fabs(double{weight}) * static_cast<double>(count);
-  if (weights <= 1) return ops::judge(ctx, tops, /*clip=*/-1, verdict_);
-  // as large as a sum of such numbers can become, with its roundings
-  const float factor = 2 * static_cast<float>(weights);
-  enlarged_.resize(tops.size());
-  std::vector<const Tensor*> judged;
-  for (std::size_t i = 0; i < tops.size(); ++i) {
-    enlarged_[i].reshape(tops[i]->shape());
-    ops::copy(ctx, *tops[i], enlarged_[i]);
-    ops::scale(ctx, factor, enlarged_[i]);
-    judged.push_back(&enlarged_[i]);
+  std::vector<float> weights;
+  float all = 0;
+  bool are_single = true;
+  for (const auto& [weight, count] : iteration(queued_).losses) {
+    weights.push_back(weight);
+    all += std::fabs(weight);
+    are_single = are_single && count == 1;
   }
-  ops::judge(ctx, judged, /*clip=*/-1, verdict_);
+  if (all <= 1 || !are_single) return ops::judge(ctx, tops, /*clip=*/-1, verdict_);
+  ops::weighted_sum(ctx, tops, weights, loss_);
+  const Tensor* const sum[] = {&loss_};
+  ops::judge(ctx, sum, /*clip=*/-1, verdict_);
 }
 
 Status RunAhead::queue_update() {
   Context& ctx = net_.context();
   Iteration& own = iteration(queued_);
-  std::vector<const Tensor*> parts = {&verdict_};
+  std::vector<const Tensor*> parts;
   own.losses.clear();
   net_.each_loss([&](const Tensor& top, float weight) {
     parts.push_back(&top);
     own.losses.emplace_back(weight, top.count());
   });
-  judge_losses(std::span(parts).subspan(1));
+  judge_losses(parts);
+  parts.insert(parts.begin(), &verdict_);
   if (Status status = updater_.queue_update(verdict_); !status.ok()) return status;
   std::size_t bytes = 0;
   for (const Tensor* part : parts) bytes += part->bytes();

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -55,11 +54,11 @@ class RunAhead : SolverPart {
     std::unique_ptr<Event> done;      // the outcome is there
   };
   Iteration& iteration(std::uint64_t n) { return iterations_[n % iterations_.size()]; }
-  void judge_losses(std::span<const Tensor* const> tops);
+  void judge_losses(const std::vector<const Tensor*>& tops);
 
   const bool possible_;
-  Tensor verdict_{Shape{2}};      // ops/update.h; from the first refusal on it refuses all
-  std::vector<Tensor> enlarged_;  // losses, in order of their tops
+  Tensor verdict_{Shape{2}};  // ops/update.h; from the first refusal on it refuses all
+  Tensor loss_{Shape{1}};     // on the device, where there are several losses or large weights
   std::array<Iteration, kMost + 1> iterations_;
   std::uint64_t queued_ = 0, known_ = 0;
 };

@@ -163,34 +163,33 @@ Status Solver::finish() {
 }
 
 Result<Ending> Solver::step(std::int64_t n) {
-  const std::int64_t end = core_.iteration + n;
   core_.ending.reset();
   parts_->snapshots.test_ends();
-  const auto iterations = [&]() -> Status {
-    if (n > 0)
-      if (Status status = parts_->boundary.enter(); !status.ok()) return status;
-    while (!core_.ending && core_.iteration < end) {
-      const Result<bool> may_begin = parts_->boundary.wait_to_begin();
-      if (!may_begin.ok()) return may_begin.error();
-      if (!may_begin.value()) break;
-      if (core_.falls_on(core_.param.test_interval()) &&
-          (core_.iteration > 0 || core_.param.test_initialization()))
-        if (Status status = parts_->tester.test_all(); !status.ok()) return status;
-      if (core_.ending) break;
-      const bool ahead = parts_->ahead.possible() && !core_.falls_on(core_.param.display());
-      if (Status status = iterate(ahead); !status.ok()) return status;
-      ++core_.iteration;  // from here on the number of updates made
-      parts_->last.keep();
-      if (Status status = catch_up(RunAhead::kMost); !status.ok()) return status;
-      if (Status status = parts_->boundary.pass(); !status.ok()) return status;
-    }
-    return {};
-  };
-  const Status done = iterations();
+  const Status done = n > 0 ? iterate_until(core_.iteration + n) : Status();
   // an error of an iteration before comes first
   if (const Status status = catch_up(0); !status.ok()) return status.error();
   if (!done.ok()) return done.error();
   return core_.ending.value_or(Ending::kDone);
+}
+
+Status Solver::iterate_until(std::int64_t end) {
+  if (Status status = parts_->boundary.enter(); !status.ok()) return status;
+  while (!core_.ending && core_.iteration < end) {
+    const Result<bool> may_begin = parts_->boundary.wait_to_begin();
+    if (!may_begin.ok()) return may_begin.error();
+    if (!may_begin.value()) break;
+    if (core_.falls_on(core_.param.test_interval()) &&
+        (core_.iteration > 0 || core_.param.test_initialization()))
+      if (Status status = parts_->tester.test_all(); !status.ok()) return status;
+    if (core_.ending) break;
+    const bool ahead = parts_->ahead.possible() && !core_.falls_on(core_.param.display());
+    if (Status status = iterate(ahead); !status.ok()) return status;
+    ++core_.iteration;  // from here on the number of updates made
+    parts_->last.keep();
+    if (Status status = catch_up(RunAhead::kMost); !status.ok()) return status;
+    if (Status status = parts_->boundary.pass(); !status.ok()) return status;
+  }
+  return {};
 }
 
 // ahead: the iteration is queued, and nothing waits for its outcome.
