@@ -2,8 +2,6 @@
 // with a memory of its own they end as those do that are waited for one by one.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -81,20 +79,10 @@ class RunAhead : public SolverTest, public testing::WithParamInterface<TestDevic
     EXPECT_EQ(ahead.files, waiting.files);
     return ahead;
   }
-  // A net on records of floats, in batches of 4: `nan` has a NaN, and the label of `odd` is none.
+  // A net on make_floats, in batches of 4, with two labels.
   std::string net_on_floats(int nan, int odd = -1) {
-    Records records;
-    for (int i = 0; i < 24; ++i) {
-      Datum datum;
-      datum.set_channels(1), datum.set_height(1), datum.set_width(3);
-      for (int p = 0; p < 3; ++p)
-        datum.add_float_data(i == nan && p == 1 ? std::numeric_limits<float>::quiet_NaN()
-                                                : 0.1f * static_cast<float>(i % 5 - p));
-      datum.set_label(i == odd ? 7 : i % 2);
-      records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
-    }
     const std::string path = str(folder_, "/floats_", nan, "_", odd);
-    or_throw(write_records("datumfile", path, records));
+    make_floats(path, nan, odd);
     return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" +
            path + "' backend: DATUMFILE batch_size: 4 } }" +
            R"(layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'

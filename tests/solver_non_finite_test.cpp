@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "shoal/parallel/replicas.h"
 #include "shoal/proto/io.h"
@@ -18,19 +17,9 @@ using test::LogLines;
 using test::small_solver;
 using test::with_name;
 
-// Record `bad` of 24, in batches of 4, holds a NaN.
+// In batches of 4.
 std::string net_with_nan(const std::string& path, int bad) {
-  test::Records records;
-  for (int i = 0; i < 24; ++i) {
-    Datum datum;
-    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
-    for (int p = 0; p < 3; ++p)
-      datum.add_float_data(i == bad && p == 1 ? std::numeric_limits<float>::quiet_NaN()
-                                              : 0.1f * static_cast<float>(i % 5 - p));
-    datum.set_label(i % 2);
-    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
-  }
-  or_throw(test::write_records("datumfile", path, records));
+  test::make_floats(path, bad);
   return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { "
          "source: '" +
          path +

@@ -2,6 +2,8 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <limits>
+
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
 #include "shoal/proto/io.h"
@@ -19,6 +21,20 @@ void make_digits(const std::string& path) {
       pixels[p] = static_cast<char>(
           random.below(60) + (p % 6 / 3 + p / 18 * 2 == static_cast<std::size_t>(i % 4) ? 150 : 0));
     records.emplace_back("record " + std::to_string(100 + i), datum(1, 6, 6, pixels, i % 4));
+  }
+  or_throw(write_records("datumfile", path, records));
+}
+
+void make_floats(const std::string& path, int nan, int odd) {
+  Records records;
+  for (int i = 0; i < 24; ++i) {
+    Datum datum;
+    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
+    for (int p = 0; p < 3; ++p)
+      datum.add_float_data(i == nan && p == 1 ? std::numeric_limits<float>::quiet_NaN()
+                                              : 0.1f * static_cast<float>(i % 5 - p));
+    datum.set_label(i == odd ? 7 : i % 2);
+    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
   }
   or_throw(write_records("datumfile", path, records));
 }

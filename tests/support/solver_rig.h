@@ -19,6 +19,10 @@ namespace shoal::test {
 // Makes 40 records of 1 x 6 x 6 with labels 0 to 3 under `path`, a datumfile.
 void make_digits(const std::string& path);
 
+// Makes 24 records of three floats with labels 0 and 1 under `path`, a datumfile. Record `nan`
+// holds a NaN, and the label of `odd` is 7; -1: none.
+void make_floats(const std::string& path, int nan, int odd = -1);
+
 // Phase TRAIN: batches of 8 of `path`, shuffled, cropped to 4 x 4, mirrored; convolution,
 // BatchNorm, Dropout, InnerProduct, loss. Phase TEST: batches of 5 in order, accuracy too.
 std::string small_net(const std::string& path);
