@@ -3,7 +3,8 @@
 the same run, in turns and each in processes of its own. BUILD is a build folder, its tools, or what scripts/bundle.sh made. Without
 --batch a net has the batch of its stage "dummy". PyTorch is timed by CUDA events with its passes queued ahead, Shoal by
 `time`, which waits for each pass; cuDNN chooses PyTorch's algorithms by measuring them (cudnn.benchmark). MB are 10^6 bytes: the most that
-either had in use on the GPU at one time after its first pass, so without the search for algorithms, and without what CUDA and its libraries hold."""
+either had in use on the GPU at one time after its first pass, so without the search for algorithms, and without what CUDA and its libraries hold.
+The exit code is 1 if a net has no time of Shoal's."""
 import argparse
 import json
 import math
@@ -443,6 +444,7 @@ def print_result(net, precision, batch, ours, theirs):
 
 
 def bench_net(arguments, net, folder):
+    """Whether Shoal could be timed in each precision."""
     model = ROOT / 'models' / net / 'train_val.prototxt'
     try:
         text = model.read_text()
@@ -454,7 +456,7 @@ def bench_net(arguments, net, folder):
         batch = layers[0].block('dummy_data_param').block('shape').all('dim')[0]
     except (OSError, Failure, IndexError) as error:
         print(f'{net}: {error}', flush=True)
-        return
+        return False
     precisions = arguments.precisions.split(',')
     shoal, pytorch = {p: [] for p in precisions}, {(p, v): [] for p in precisions for v in variants_of(arguments)}
     for _ in range(arguments.passes):
@@ -466,6 +468,7 @@ def bench_net(arguments, net, folder):
     for precision in precisions:
         theirs = {} if arguments.no_pytorch else {f'PyTorch {v}': middle_of(pytorch[precision, v]) for v in variants_of(arguments)}
         print_result(net, precision, batch, middle_of(shoal[precision]), theirs)
+    return all('ms' in result for results in shoal.values() for result in results)
 
 
 def print_machine(arguments):
@@ -512,9 +515,8 @@ def main():
     print('PyTorch: channels_last, contiguous' + (', compiled' if arguments.compile else '') + '; x: how many times as fast Shoal is')
     print_cells(header + [f'x {name[:6]}' for name in names[1:]])
     with tempfile.TemporaryDirectory() as folder:
-        for net in arguments.nets.split(','):
-            bench_net(arguments, net, folder)
+        return 0 if all([bench_net(arguments, net, folder) for net in arguments.nets.split(',')]) else 1
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

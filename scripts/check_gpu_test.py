@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests check_gpu.py on programs that only say what Shoal's would say."""
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,8 +34,9 @@ class CheckGpu(unittest.TestCase):
 
     def check(self, *flags):
         """The code, and the lines of what was printed."""
+        (self.build / 'torch.py').write_text('raise ImportError')     # as on a machine without PyTorch
         ran = subprocess.run([sys.executable, SCRIPT, self.build, *(flags or ('--only=tests,training,several',))], text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, 'PYTHONPATH': str(self.build)})
         return ran.returncode, ran.stdout
 
     def test_all_is_well(self):
@@ -65,6 +67,18 @@ class CheckGpu(unittest.TestCase):
         self.assertRegex(self.check('--only=training')[1], 'training: FAILED: the three runs in FLOAT32 ended in different models')
         self.put('tools/train', TRAIN.replace('0.97', '0.1'))
         self.assertRegex(self.check('--only=training')[1], 'training: FAILED: --gpu=0 --precision=FLOAT32: the accuracy is 0.1; at least 0.9')
+
+    def test_speed(self):
+        self.put('tools/time', 'echo "Median Forward-Backward: 2 ms"')
+        code, said = self.check('--only=bench', '--nets=lenet')
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r'(?m)^lenet +TF32 +64 +2.00 +32000 ')
+        self.assertRegex(said, r'(?m)^bench: passed: Shoal alone')
+        self.put('tools/time', 'echo "E0101 no memory"; exit 5')
+        code, said = self.check('--only=bench', '--nets=lenet')
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r'lenet TF32 Shoal: ended with 5: E0101 no memory')
+        self.assertRegex(said, r'(?m)^bench: FAILED: bench_gpu.py failed')
 
     def test_what_is_not_there_is_skipped_by_name(self):
         self.put('tools/device_query', 'echo "GPU 0: one"')
