@@ -8,8 +8,8 @@ namespace shoal::table {
 namespace {
 
 constexpr milliseconds kLinger{2000};  // for the other end to read the last words
-constexpr std::size_t kAtOnce =
-    64 * 1024;  // bytes: other links do not wait long while they are copied
+// Bytes: other links do not wait long while they are copied.
+constexpr std::size_t kAtOnce = 64 * 1024;
 
 // How often a link looks at what is due.
 milliseconds period(const LinkOptions& options) {
