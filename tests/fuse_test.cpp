@@ -137,7 +137,7 @@ TEST_P(FusedConvolution, ChangesNoBit) {
       ASSERT_NE(fused_into(fused.net, "r"), nullptr);
       EXPECT_EQ(fused_into(fused.net, "r")->name(), "c");
       EXPECT_EQ(fused_into(apart.net, "r"), nullptr);
-      EXPECT_EQ(fused.net.memory().blobs, apart.net.memory().blobs);
+      EXPECT_EQ(fused.net.memory().blobs_unshared, apart.net.memory().blobs_unshared);
       for (TestNet* t : {&fused, &apart}) {
         ASSERT_NE(t->net.blob("c"), nullptr);
         EXPECT_EQ(t->net.blob_names(), (std::vector<std::string>{"x", "c", "sum"}));

@@ -60,8 +60,9 @@ void explain_ops(const Net& net) {
       std::printf("%s (%s): forward is done by %s\n", layer->name().c_str(), layer->type().c_str(),
                   into->name().c_str());
     for (const ops::Choice& choice : layer->choices()) {
-      std::printf("%s (%s): %s by %s\n", layer->name().c_str(), layer->type().c_str(),
-                  choice.op.c_str(), choice.impl.c_str());
+      std::printf("%s (%s): %s by %s%s%s\n", layer->name().c_str(), layer->type().c_str(),
+                  choice.op.c_str(), choice.impl.c_str(), choice.how.empty() ? "" : ": ",
+                  choice.how.c_str());
       for (const ops::Refusal& refusal : choice.refused)
         std::printf("    not %s: %s\n", refusal.impl.c_str(), refusal.why.c_str());
     }

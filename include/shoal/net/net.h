@@ -178,7 +178,8 @@ class Net {
   void prepare_gradients(int layer);
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;
   void plan_blobs();
-  std::int64_t workspace_of(int layer) const;  // floats; of its kernels
+  enum class Workspace { kForward, kBackward };
+  std::int64_t workspace_of(int layer, Workspace of) const;  // floats; of its kernels
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;
 
   Context& context_;

@@ -57,7 +57,10 @@ class Context {
     Share share{};
     Precision precision = Precision::kFloat32;
     bool deterministic = false;  // no kernel is chosen by a measured time
-    bool recordings = false;     // of the net's work, where the device can
+    // Convolutions of the CPU are sums of direct products, and not by Winograd's algorithm, whose
+    // rounding errors are three to four times as large.
+    bool direct_convolution = false;
+    bool recordings = false;  // of the net's work, where the device can
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
@@ -68,6 +71,7 @@ class Context {
   int threads() const { return options_.threads; }
   Precision precision() const { return options_.precision; }
   bool deterministic() const { return options_.deterministic; }
+  bool direct_convolution() const { return options_.direct_convolution; }
   bool recordings() const { return options_.recordings; }
   const Share& share() const { return options_.share; }
   // this net's own: no other's of the job draws the same

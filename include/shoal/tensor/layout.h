@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "shoal/tensor/shape.h"
 
@@ -32,6 +33,9 @@ class Layout {
   }
   // Whether another shape of as many numbers has them in other places.
   virtual bool depends_on_shape() const { return true; }
+  // The layout of the same kind for numbers of another shape, in which layers that keep the layout
+  // of their bottoms (Layer::keeps_layout) write tops of that shape; null: plain.
+  virtual std::shared_ptr<const Layout> like(const Shape&) const { return nullptr; }
 };
 
 // Null is the plain layout.
@@ -43,10 +47,12 @@ inline bool same_layout(const LayoutPtr& a, const LayoutPtr& b) {
 // The workspace and layouts that a kernel needs. Known once shapes are, and before memory is
 // planned.
 struct KernelNeeds {
-  std::int64_t workspace = 0;  // floats of Context::scratch
+  std::int64_t workspace = 0;  // floats of Context::scratch, in each pass
   // The layouts in which it reads its bottoms and writes its tops, and their gradients; null:
   // plain.
   LayoutPtr input{}, output{};
+  // The floats that a backward pass takes, where they differ from those of a forward pass.
+  std::optional<std::int64_t> backward_workspace{};
 };
 
 }  // namespace shoal

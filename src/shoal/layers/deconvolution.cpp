@@ -1,4 +1,7 @@
 // Deconvolution layer: Convolution's backward pass as a forward pass.
+#include <algorithm>
+#include <utility>
+
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 #include "shoal/ops/backend.h"
@@ -17,7 +20,18 @@ namespace {
 class Deconvolution final : public ConvolutionBase {
  public:
   using ConvolutionBase::ConvolutionBase;
-  std::vector<ops::Choice> choices() const override { return conv_.choices(); }
+  // The convolution goes the other way: what it reads forward is this layer's top.
+  std::vector<ops::Choice> choices() const override {
+    std::vector<ops::Choice> all = conv_.choices();
+    for (ops::Choice& choice : all) {
+      KernelNeeds& needs = choice.needs;
+      std::swap(needs.input, needs.output);
+      // both passes may call both of its own
+      needs.workspace = std::max(needs.workspace, needs.backward_workspace.value_or(0));
+      needs.backward_workspace.reset();
+    }
+    return all;
+  }
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     ConvolutionBase::reshape(ctx, bottoms, tops);

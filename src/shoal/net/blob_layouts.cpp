@@ -8,12 +8,14 @@
 namespace shoal {
 namespace {
 
-// The tensor's layout, if it takes fewer bytes in that than plain ones.
-LayoutPtr smaller_layout(const BlobLayouts& layouts, const Tensor& tensor) {
+// The tensor's layout, if layers that keep layouts write their tops in it, too: it is a layout for
+// every shape, and it takes fewer bytes than the plain one or the kernels of the host know it.
+LayoutPtr kept_layout(const BlobLayouts& layouts, const Tensor& tensor) {
   const auto found = layouts.find(tensor.storage().get());
-  const bool smaller = found != layouts.end() && !found->second->depends_on_shape() &&
-                       found->second->bytes(tensor.shape()) < tensor.bytes();
-  return smaller ? found->second : nullptr;
+  if (found == layouts.end() || found->second->depends_on_shape()) return nullptr;
+  const LayoutPtr& layout = found->second;
+  const bool smaller = layout->bytes(tensor.shape()) < tensor.bytes();
+  return smaller || layout->like(tensor.shape()) ? layout : nullptr;
 }
 
 bool has_own(const Layer& layer, LayoutPtr KernelNeeds::*which) {
@@ -40,15 +42,22 @@ BlobLayouts ask_kernels(const Net& net) {
 
 }  // namespace
 
-// Layouts of fewer bytes go through layers that take them over from others; a layer that writes
-// plain numbers into a storage ends them.
+// Layouts go through layers that take them over from others; a layer that writes plain numbers into
+// a storage ends them.
 BlobLayouts layouts_of(const Net& net) {
   BlobLayouts layouts = ask_kernels(net);
   const auto put = [&](const Tensor& tensor, const LayoutPtr& layout) {
-    if (layout)
+    if (layout) {
+      tensor.storage()->require(layout->bytes(tensor.shape()));
       layouts[tensor.storage().get()] = layout;
-    else if (smaller_layout(layouts, tensor))
+    } else if (kept_layout(layouts, tensor)) {
       layouts.erase(tensor.storage().get());
+    }
+  };
+  // the same kind of layout for a tensor of another shape
+  const auto like = [](const LayoutPtr& layout, const Tensor& tensor) {
+    const LayoutPtr own = layout ? layout->like(tensor.shape()) : nullptr;
+    return own ? own : layout;
   };
   const int n = static_cast<int>(net.layers().size());
   for (int i = 0; i < n; ++i) {
@@ -56,11 +65,10 @@ BlobLayouts layouts_of(const Net& net) {
     if (has_own(layer, &KernelNeeds::output)) continue;
     const Bottoms bottoms = net.bottoms(i);
     LayoutPtr all;
-    if (layer.keeps_layout().data && !bottoms.empty())
-      all = smaller_layout(layouts, bottoms[0]->data);
+    if (layer.keeps_layout().data && !bottoms.empty()) all = kept_layout(layouts, bottoms[0]->data);
     for (const Blob* bottom : bottoms)
-      if (!smaller_layout(layouts, bottom->data)) all = nullptr;
-    for (const Blob* top : net.tops(i)) put(top->data, all);
+      if (!kept_layout(layouts, bottom->data)) all = nullptr;
+    for (const Blob* top : net.tops(i)) put(top->data, like(all, top->data));
   }
   // first what layers keep; then those that write plain gradients have their way
   for (const bool keeps : {true, false})
@@ -68,14 +76,14 @@ BlobLayouts layouts_of(const Net& net) {
       const Layer& layer = *net.layers()[i];
       if (layer.keeps_layout().grad != keeps || has_own(layer, &KernelNeeds::input)) continue;
       for (const Blob* bottom : net.bottoms(i))
-        put(bottom->grad, keeps ? smaller_layout(layouts, bottom->data) : nullptr);
+        put(bottom->grad, keeps ? kept_layout(layouts, bottom->data) : nullptr);
     }
   return layouts;
 }
 
 std::size_t bytes_in(const BlobLayouts& layouts, const Tensor& tensor) {
-  const LayoutPtr smaller = smaller_layout(layouts, tensor);
-  return smaller ? smaller->bytes(tensor.shape()) : tensor.storage()->required();
+  const LayoutPtr layout = kept_layout(layouts, tensor);
+  return layout ? layout->bytes(tensor.shape()) : tensor.storage()->required();
 }
 
 }  // namespace shoal

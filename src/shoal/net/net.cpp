@@ -248,11 +248,13 @@ void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
       for (const Blob* top : wiring_[i].tops) keep(*top);
 }
 
-std::int64_t Net::workspace_of(int layer) const {
+std::int64_t Net::workspace_of(int layer, Workspace of) const {
   std::int64_t most = 0;
   if (layer >= 0)
     for (const ops::Choice& choice : layers_[static_cast<std::size_t>(layer)]->choices())
-      most = std::max(most, choice.needs.workspace);
+      most = std::max(most, of == Workspace::kForward
+                                ? choice.needs.workspace
+                                : choice.needs.backward_workspace.value_or(choice.needs.workspace));
   return most;
 }
 
@@ -315,9 +317,9 @@ void Net::plan_blobs() {
   // a workspace lives for one step
   std::vector<std::span<float>*> rooms;
   std::int64_t most = 0;
-  const auto plan_room = [&](int called, int step, std::span<float>& room) {
+  const auto plan_room = [&](int called, Workspace of, int step, std::span<float>& room) {
     room = {};
-    const std::int64_t floats = workspace_of(called);
+    const std::int64_t floats = workspace_of(called, of);
     if (floats == 0) return;
     most = std::max(most, floats);
     rooms.push_back(&room);
@@ -326,8 +328,9 @@ void Net::plan_blobs() {
   const int n = static_cast<int>(layers_.size());
   for (int i = 0; i < n; ++i) {
     Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-    plan_room(wires.forward, i, wires.forward_scratch);
-    plan_room(wires.needs_backward ? wires.backward : -1, 2 * n - 1 - i, wires.backward_scratch);
+    plan_room(wires.forward, Workspace::kForward, i, wires.forward_scratch);
+    plan_room(wires.needs_backward ? wires.backward : -1, Workspace::kBackward, 2 * n - 1 - i,
+              wires.backward_scratch);
   }
 
   memory_ = {};

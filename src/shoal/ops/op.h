@@ -29,6 +29,7 @@ struct Choice {
   std::string impl;  // "plain"
   std::vector<Refusal> refused;
   KernelNeeds needs;  // of the chosen kernel
+  std::string how{};  // how the chosen kernel computes, if it has a choice
 };
 
 // The base of all kernels.
@@ -36,6 +37,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual KernelNeeds needs(const Context&) const { return {}; }
+  // Returns the algorithms that it chose among, for --explain_ops: "forward winograd, ...".
+  virtual std::string how() const { return {}; }
 };
 
 template <class Desc, class Kernel>
@@ -48,7 +51,7 @@ struct Impl {
 // The engine that stands for every implementation of our own, whatever its name: Caffe's engine:
 // CAFFE.
 inline constexpr const char* kOwnEngine = "caffe";
-inline bool is_own(const std::string& impl) { return impl != "cudnn"; }
+inline bool is_own(const std::string& impl) { return impl != "cudnn" && impl != "onednn"; }
 template <class Kernel>
 struct Chosen {
   std::unique_ptr<Kernel> kernel;
@@ -71,6 +74,7 @@ Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const>
       chosen.choice.impl = impl->name;
       chosen.kernel = impl->make(desc, ctx);
       chosen.choice.needs = chosen.kernel->needs(ctx);
+      chosen.choice.how = chosen.kernel->how();
       return chosen;
     }
     reasons += str("; ", impl->name, ": ", why);

@@ -4,10 +4,12 @@
 #include <optional>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/batch_norm_blocked.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/relu.h"
+#include "shoal/ops/cpu/running_sums.h"
 #include "shoal/ops/cpu/sum_target.h"
 
 namespace shoal::ops::cpu {
@@ -16,13 +18,15 @@ namespace {
 class BatchNorm final : public BatchNormKernel {
  public:
   explicit BatchNorm(const BatchNormDesc& desc)
-      : desc_(desc), count_(static_cast<double>(desc.images * desc.inner)) {}
+      : desc_(desc), blocked_(desc), count_(static_cast<double>(desc.images * desc.inner)) {}
 
   void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,
                      RunningSums running, AfterNorm after, Tensor& y) override {
+    if (blocked_.serves(&x))
+      return blocked_.forward_batch(ctx, x, mean, variance, running, after, y);
     float *means = mean.out(), *variances = variance.out();
     const Forward to(x, after, y);
-    const Running sums_of_all(running, count_);
+    const RunningNumbers sums_of_all(running, count_);
     each_channel(ctx, [&](std::int64_t c) {
       // some number of the channel: keeps the squares small where the mean is large
       const float shift = to.in[c * desc_.inner];
@@ -39,6 +43,7 @@ class BatchNorm final : public BatchNormKernel {
 
   void forward_global(Context& ctx, const Tensor& x, const Tensor& mean, const Tensor& variance,
                       AfterNorm after, Tensor& y) override {
+    if (blocked_.serves(&x)) return blocked_.forward_global(ctx, x, mean, variance, after, y);
     const float *means = mean.in(), *variances = variance.in();
     const Forward to(x, after, y);
     each_channel(ctx, [&](std::int64_t c) { normalize(c, to, means[c], variances[c]); });
@@ -46,6 +51,8 @@ class BatchNorm final : public BatchNormKernel {
 
   void backward_batch(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                       const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
+    if (blocked_.serves(x.tensor))
+      return blocked_.backward_batch(ctx, x, mean, variance, dy, after, dx);
     const Backward to(x.tensor->in(), dy, after, dx);
     const float *means = mean.in(), *variances = variance.in();
     each_channel(ctx, [&](std::int64_t c) {
@@ -69,6 +76,8 @@ class BatchNorm final : public BatchNormKernel {
   void backward_global(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                        const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
     CHECK(!after.slope);
+    if (blocked_.serves(after.g_factor.tensor != nullptr ? x.tensor : &dy))
+      return blocked_.backward_global(ctx, x, mean, variance, dy, after, dx);
     // without x no products are wanted
     const bool products = after.g_factor.tensor != nullptr;
     const Backward to(products ? x.tensor->in() : dy.in(), dy, after, dx);
@@ -97,26 +106,6 @@ class BatchNorm final : public BatchNormKernel {
     const float *in, *factor, *shift;
     std::optional<float> slope;
     float *normalized, *out;
-  };
-
-  // The running sums' pointers.
-  struct Running {
-    Running(const RunningSums& running, double count)
-        : fraction(running.fraction),
-          unbiased(count > 1 ? static_cast<float>(count / (count - 1)) : 1) {
-      if (running.mean == nullptr) return;
-      mean = running.mean->mut();
-      variance = running.variance->mut();
-      weight = running.weight->mut();
-    }
-    void add(std::int64_t c, float batch_mean, float batch_variance) const {
-      if (mean == nullptr) return;
-      mean[c] = mean[c] * fraction + batch_mean;
-      variance[c] = variance[c] * fraction + unbiased * batch_variance;
-      if (c == 0) weight[0] = weight[0] * fraction + 1;
-    }
-    float *mean = nullptr, *variance = nullptr, *weight = nullptr;
-    float fraction, unbiased;
   };
 
   // How a number of a backward pass's input becomes a normalized one.
@@ -214,6 +203,7 @@ class BatchNorm final : public BatchNormKernel {
   }
 
   BatchNormDesc desc_;
+  BlockedBatchNorm blocked_;
   double count_;  // numbers of one channel
 };
 

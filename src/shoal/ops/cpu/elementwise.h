@@ -7,32 +7,50 @@
 #include <vector>
 
 #include "shoal/base/numbers.h"
+#include "shoal/ops/blocked_channels.h"
+#include "shoal/ops/cpu/blocks.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/tensor/context.h"
 
 namespace shoal::ops::cpu {
 
-// The numbers of tensors that an op takes one by one, in any layout that all of them have, padding
-// included: what is read, and what is overwritten. Plain if they differ.
+// The numbers of tensors that an op takes one by one, in the layout in which the first that is read
+// lies, padding included: what is read, and what is overwritten. Plain if shapes differ, or if the
+// layout has padding that must not become anything but zeros.
+enum class Padding { kStaysZero, kChanges };
 template <std::size_t kCount>
 struct Elements {
-  std::array<const float*, kCount> in;
-  float* out;
+  LayoutPtr layout;
+  std::array<const std::byte*, kCount> in;
+  std::byte* out;
   std::int64_t count;
+  NumberType type;
 };
 template <std::size_t kCount>
-Elements<kCount> elements(Context& ctx, const Tensor* const (&read)[kCount], Tensor& write) {
+Elements<kCount> elements(Context& ctx, const Tensor* const (&read)[kCount], Tensor& write,
+                          Padding padding = Padding::kStaysZero) {
   LayoutPtr layout = read[0]->layout();
   for (const Tensor* tensor : read)
-    if (!same_layout(tensor->layout(), layout) || tensor->shape() != write.shape())
-      layout = nullptr;
+    if (tensor->shape() != write.shape()) layout = nullptr;
+  const BlockedChannels* const blocked = as_blocked(layout);
+  if (padding == Padding::kChanges && (blocked == nullptr || blocked->is_padded()))
+    layout = nullptr;
   Elements<kCount> found{};
-  for (std::size_t i = 0; i < kCount; ++i)
-    found.in[i] = reinterpret_cast<const float*>(read[i]->read(ctx, layout));
-  found.out = reinterpret_cast<float*>(write.write(ctx, layout));
-  found.count = layout ? static_cast<std::int64_t>(layout->bytes(write.shape()) / sizeof(float))
-                       : write.count();
+  found.layout = layout;
+  found.type = layout && blocked ? blocked->type : NumberType::kFloat32;
+  const std::int64_t size = found.type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
+  for (std::size_t i = 0; i < kCount; ++i) found.in[i] = read[i]->read(ctx, layout);
+  found.out = write.write(ctx, layout);
+  found.count =
+      layout ? static_cast<std::int64_t>(layout->bytes(write.shape())) / size : write.count();
   return found;
+}
+
+// work(N()), where N is the type of the numbers.
+template <class Work>
+void with_type(NumberType type, const Work& work) {
+  if (type == NumberType::kFloat32) return work(float());
+  work(Bfloat16());
 }
 
 // f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the loop

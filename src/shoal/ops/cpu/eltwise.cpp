@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/relu.h"
 
@@ -37,33 +38,67 @@ void for_blocks(Context& ctx, std::int64_t n, F f) {
 
 }  // namespace
 
-void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y,
-                  std::optional<float> relu) {
-  const std::vector<const float*> in = pointers(x, y);
-  CHECK(weights.empty() || weights.size() == in.size())
-      << weights.size() << " weights for " << in.size() << " tensors";
-  const auto weight = [&](std::size_t k) { return weights.empty() ? 1.0f : weights[k]; };
-  float* out = y.out();
-  if (in.size() == 2) {
-    const float *left = in[0], *right = in[1], a = weight(0), b = weight(1);
-    for_blocks(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = a * left[i] + b * right[i];
-      if (relu) relu_in_place(*relu, out + begin, end - begin);
-    });
-    return;
+namespace {
+
+// The tensors of a sum in the layout of the first, if all have y's shape; else plain.
+struct Terms {
+  Terms(Context& ctx, Tensors x, Tensor& y) {
+    CHECK(!x.empty());
+    LayoutPtr layout = x[0]->layout();
+    for (const Tensor* tensor : x) {
+      CHECK(tensor->count() == y.count())
+          << "shapes " << tensor->shape().str() << " and " << y.shape().str();
+      if (tensor->shape() != y.shape()) layout = nullptr;
+    }
+    const BlockedChannels* const blocked = as_blocked(layout);
+    if (blocked != nullptr) type = blocked->type;
+    for (const Tensor* tensor : x) in.push_back(tensor->read(ctx, layout));
+    out = y.write(ctx, layout);
+    count = y.count();
+    const std::int64_t size = type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
+    if (layout) count = static_cast<std::int64_t>(layout->bytes(y.shape())) / size;
   }
-  for_blocks(ctx, y.count(), [&](std::int64_t begin, std::int64_t end) {
+  NumberType type = NumberType::kFloat32;
+  std::vector<const std::byte*> in;
+  std::byte* out;
+  std::int64_t count;
+};
+
+template <class N>
+void sum_terms(Context& ctx, const Terms& terms, std::span<const float> weights,
+               std::optional<float> relu) {
+  const auto weight = [&](std::size_t k) { return weights.empty() ? 1.0f : weights[k]; };
+  N* const out = numbers<N>(terms.out);
+  for_blocks(ctx, terms.count, [&](std::int64_t begin, std::int64_t end) {
     float sum[kBlock];
     const std::int64_t n = end - begin;
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = weight(0) * in[0][begin + i];
-    for (std::size_t k = 1; k < in.size(); ++k) {
-      const float* next = in[k] + begin;
+    const N* const first = numbers<N>(terms.in[0]) + begin;
+    if (terms.in.size() > 1) {
+      const N* const second = numbers<N>(terms.in[1]) + begin;
+      const float a = weight(0), b = weight(1);
+      for (std::int64_t i = 0; i < n; ++i) sum[i] = a * value(first[i]) + b * value(second[i]);
+    } else {
+      const float a = weight(0);
+      for (std::int64_t i = 0; i < n; ++i) sum[i] = a * value(first[i]);
+    }
+    for (std::size_t k = 2; k < terms.in.size(); ++k) {
+      const N* const next = numbers<N>(terms.in[k]) + begin;
       const float w = weight(k);
-      for (std::int64_t i = 0; i < n; ++i) sum[i] += w * next[i];
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += w * value(next[i]);
     }
     if (relu) relu_in_place(*relu, sum, n);
-    std::copy(sum, sum + n, out + begin);
+    for (std::int64_t i = 0; i < n; ++i) out[begin + i] = number<N>(sum[i]);
   });
+}
+
+}  // namespace
+
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y,
+                  std::optional<float> relu) {
+  CHECK(weights.empty() || weights.size() == x.size())
+      << weights.size() << " weights for " << x.size() << " tensors";
+  const Terms terms(ctx, x, y);
+  with_type(terms.type, [&](auto one) { sum_terms<decltype(one)>(ctx, terms, weights, relu); });
 }
 
 void product(Context& ctx, Tensors x, Tensor& y) {

@@ -4,6 +4,8 @@
 
 #include "shoal/base/log.h"
 #include "shoal/ops/blas_kernels.h"
+#include "shoal/ops/blocked_channels.h"
+#include "shoal/ops/cpu/bias_blocked.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/sgemm.h"
@@ -133,6 +135,7 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
   const std::int64_t rows = y.count() / std::max<std::int64_t>(1, inner);
   CHECK(b.count() == channels && rows * inner == y.count() && rows % channels == 0)
       << b.shape().str() << " onto " << y.shape().str();
+  if (as_blocked(y.layout(), channels, inner) != nullptr) return add_bias_to_blocks(ctx, b, y);
   const float* bias = b.in();
   float* out = y.mut();
   // then a row of `channels` numbers is the unit, else one channel's `inner` numbers
@@ -157,6 +160,8 @@ void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, 
   const std::int64_t outer = dy.count() / std::max<std::int64_t>(1, channels * inner);
   CHECK(db.count() == channels && outer * channels * inner == dy.count())
       << dy.shape().str() << " onto " << db.shape().str();
+  if (as_blocked(dy.layout(), channels, inner) != nullptr)
+    return add_bias_gradient_of_blocks(ctx, dy, db);
   const float* in = dy.in();
   float* sums = db.mut();
   parallel_for(ctx.threads(), channels, grain_of(outer * inner),

@@ -3,27 +3,12 @@
 #include <cstdint>
 
 #include "shoal/ops/cpu/impls.h"
+#include "shoal/ops/cpu/lrn_blocked.h"
+#include "shoal/ops/cpu/lrn_power.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops::cpu {
 namespace {
-
-// s^-beta for the exponents that nets have, by square roots (they vectorize; 1e-7 of the value),
-// and for any other.
-template <class F>
-void with_power(float beta, F f) {
-  if (beta == 0.75f)
-    f([](float s) {
-      const float r = 1 / std::sqrt(s);
-      return r * std::sqrt(r);
-    });
-  else if (beta == 0.5f)
-    f([](float s) { return 1 / std::sqrt(s); });
-  else if (beta == 1)
-    f([](float s) { return 1 / s; });
-  else
-    f([beta](float s) { return std::pow(s, -beta); });
-}
 
 // Across channels. Works through an image in strips of a few places, all channels of each, so that
 // what neighbouring channels share is still in the cache.
@@ -31,14 +16,16 @@ class AcrossChannels final : public LrnKernel {
  public:
   explicit AcrossChannels(const LrnDesc& desc)
       : desc_(desc),
+        blocked_(desc),
         places_(desc.height * desc.width),
         ratio_(desc.alpha / static_cast<float>(desc.size)) {}
 
   KernelNeeds needs(const Context& ctx) const override {
-    return {.workspace = ctx.threads() * desc_.channels * kStrip};
+    return {.workspace = ctx.threads() * std::max(desc_.channels * kStrip, blocked_.room())};
   }
 
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
+    if (blocked_.serves(x)) return blocked_.forward(ctx, x, y);
     const float* in = x.in();
     float* out = y.out();
     with_power(desc_.beta, [&](auto power) {
@@ -57,6 +44,7 @@ class AcrossChannels final : public LrnKernel {
   // dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over the channels j around i of dy_j x_j
   // s_j^(-beta - 1)).
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
+    if (blocked_.serves(x)) return blocked_.backward(ctx, x, dy, dx);
     const float *in = x.in(), *slope = dy.in();
     float *out = dx.out(), *scratch = ctx.scratch(ctx.threads() * desc_.channels * kStrip).data();
     with_power(desc_.beta, [&](auto power) {
@@ -110,6 +98,7 @@ class AcrossChannels final : public LrnKernel {
   }
 
   LrnDesc desc_;
+  BlockedLrn blocked_;
   std::int64_t places_;
   float ratio_;
 };
@@ -119,14 +108,16 @@ class WithinChannel final : public LrnKernel {
  public:
   explicit WithinChannel(const LrnDesc& desc)
       : desc_(desc),
+        blocked_(desc),
         places_(desc.height * desc.width),
         ratio_(desc.alpha / static_cast<float>(desc.size * desc.size)) {}
 
   KernelNeeds needs(const Context& ctx) const override {
-    return {.workspace = ctx.threads() * 3 * places_};
+    return {.workspace = ctx.threads() * std::max(3 * places_, blocked_.room())};
   }
 
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
+    if (blocked_.serves(x)) return blocked_.forward(ctx, x, y);
     const float* in = x.in();
     float* out = y.out();
     with_power(desc_.beta, [&](auto power) {
@@ -138,6 +129,7 @@ class WithinChannel final : public LrnKernel {
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
+    if (blocked_.serves(x)) return blocked_.backward(ctx, x, dy, dx);
     const float *in = x.in(), *slope = dy.in();
     float* out = dx.out();
     const float factor = 2 * ratio_ * desc_.beta;
@@ -195,6 +187,7 @@ class WithinChannel final : public LrnKernel {
   }
 
   LrnDesc desc_;
+  BlockedLrnWithin blocked_;
   std::int64_t places_;
   float ratio_;
 };

@@ -13,26 +13,44 @@ namespace {
 // One function over all elements: of x into y, or of what backward reads and dy into dx.
 struct Forward {
   Context& ctx;
-  const float* x;
-  float* y;
-  std::int64_t n;
+  const Elements<1>& of;
   template <class F>
   void operator()(F f) const {
-    for_elements(ctx, n, [in = x, out = y, f](std::int64_t i) { out[i] = f(in[i]); });
+    with_type(of.type, [&](auto one) {
+      using N = decltype(one);
+      for_elements(ctx, of.count,
+                   [in = numbers<N>(of.in[0]), out = numbers<N>(of.out), f](std::int64_t i) {
+                     out[i] = number<N>(f(value(in[i])));
+                   });
+    });
   }
 };
 struct Backward {
   Context& ctx;
-  const float *read, *dy;
-  float* dx;
-  std::int64_t n;
+  const Elements<2>& of;
   template <class F>
   void operator()(F slope) const {
-    for_elements(ctx, n, [in = read, d = dy, out = dx, slope](std::int64_t i) {
-      out[i] = slope(in[i], d[i]);
+    with_type(of.type, [&](auto one) {
+      using N = decltype(one);
+      for_elements(
+          ctx, of.count,
+          [in = numbers<N>(of.in[0]), d = numbers<N>(of.in[1]), out = numbers<N>(of.out),
+           slope](std::int64_t i) { out[i] = number<N>(slope(value(in[i]), value(d[i]))); });
     });
   }
 };
+
+// Whether both passes make zeros of zeros: then the padding of a layout stays as it is.
+Padding padding_of(const Map& map) {
+  switch (map.kind) {
+    case MapKind::kRelu:
+    case MapKind::kElu:
+    case MapKind::kTanh:
+    case MapKind::kAbs:
+    case MapKind::kSwish: return Padding::kStaysZero;
+    default: return Padding::kChanges;
+  }
+}
 
 void relu(const Forward& each, float slope) {
   if (slope == 0) return each([](float x) { return cpu::relu(x); });
@@ -64,8 +82,8 @@ float swish_slope(float beta, float x) {
 
 void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
-  const auto [in, out, count] = elements(ctx, {&x}, y);
-  const Forward each{ctx, in[0], out, count};
+  const Elements<1> of = elements(ctx, {&x}, y, padding_of(map));
+  const Forward each{ctx, of};
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu: return relu(each, a);
@@ -87,8 +105,8 @@ void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
 void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor& dy, Tensor& dx) {
   CHECK(read.count() == dx.count() && dy.count() == dx.count())
       << "shapes " << read.shape().str() << ", " << dy.shape().str() << " and " << dx.shape().str();
-  const auto [in, out, count] = elements(ctx, {&read, &dy}, dx);
-  const Backward each{ctx, in[0], in[1], out, count};
+  const Elements<2> of = elements(ctx, {&read, &dy}, dx, padding_of(map));
+  const Backward each{ctx, of};
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu: return each([a](float v, float dy) { return v > 0 ? dy : a * dy; });

@@ -8,30 +8,15 @@
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/lanes.h"
 #include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/pool_blocked.h"
+#include "shoal/ops/cpu/taps.h"
 
 namespace shoal::ops::cpu {
 namespace {
 
-// The taps of one output that are inside are [begin, end); nothing is inside if they are equal.
-struct Taps {
-  std::int64_t begin, end;
-};
-Taps inside_at(const WindowAxis& axis, std::int64_t output) {
-  const std::int64_t start = output * axis.stride - axis.pad;
-  const std::int64_t begin = std::max<std::int64_t>(0, -start);
-  return {begin, std::max(begin, std::min(axis.kernel, axis.in - start))};
-}
-
 bool sees_something(const WindowAxis& axis, std::int64_t output) {
   const Taps taps = inside_at(axis, output);
   return taps.begin < taps.end;
-}
-
-// How many places of the padded axis the window of one output covers.
-float covered(const WindowAxis& axis, std::int64_t output) {
-  const std::int64_t start = output * axis.stride - axis.pad;
-  return static_cast<float>(
-      std::max<std::int64_t>(1, std::min(start + axis.kernel, axis.in + axis.pad) - start));
 }
 
 using Ints = std::int32_t __attribute__((vector_size(32)));
@@ -54,6 +39,7 @@ class Pool final : public PoolKernel {
  public:
   explicit Pool(const PoolDesc& desc)
       : desc_(desc),
+        blocked_(desc),
         max_(desc.method == PoolDesc::Method::kMax),
         in_(desc.height.in * desc.width.in),
         out_(desc.height.out * desc.width.out),
@@ -68,6 +54,8 @@ class Pool final : public PoolKernel {
 
   void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
                const Random::State&) override {
+    in_blocks_ = index == nullptr && blocked_.serves(x) != nullptr;
+    if (in_blocks_) return blocked_.forward(ctx, x, y);
     const float* in = x.in();
     float* out = y.out();
     float* places = index == nullptr ? nullptr : index->out();
@@ -89,6 +77,7 @@ class Pool final : public PoolKernel {
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
+    if (in_blocks_ && (!max_ || desc_.keeps_winners)) return blocked_.backward(ctx, dy, dx);
     CHECK(!max_ || !desc_.keeps_winners || !winners_.empty() || desc_.planes == 0)
         << "backward before forward";
     const float *in = max_ && winners_.empty() ? x.in() : nullptr, *slope = dy.in();
@@ -253,6 +242,8 @@ class Pool final : public PoolKernel {
   };
 
   PoolDesc desc_;
+  BlockedPool blocked_;
+  bool in_blocks_ = false;  // the last forward pass was blocked_'s
   bool max_;
   std::int64_t in_, out_;         // numbers of one plane
   std::int64_t pitch_;            // of the bordered plane

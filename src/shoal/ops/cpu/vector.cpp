@@ -26,11 +26,14 @@ void for_each(Context& ctx, std::int64_t n, F f) {
 
 void copy(Context& ctx, const Tensor& x, Tensor& y) {
   check_counts(x, y);
-  const float* in = x.in();
-  float* out = y.out();
-  if (in == out) return;
-  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
-    std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+  if (x.shares_with(y)) return;
+  const Elements<1> of = elements(ctx, {&x}, y);
+  with_type(of.type, [&](auto one) {
+    using N = decltype(one);
+    for_each(ctx, of.count, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(numbers<N>(of.out) + begin, numbers<N>(of.in[0]) + begin,
+                  static_cast<std::size_t>(end - begin) * sizeof(N));
+    });
   });
 }
 
@@ -46,10 +49,13 @@ void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
   check_counts(x, y);
   check_counts(z, y);
-  const float *left = x.in(), *right = z.in();
-  float* out = y.mut();
-  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = left[i] + right[i];
+  const Elements<2> of = elements(ctx, {&x, &z}, y);
+  with_type(of.type, [&](auto one) {
+    using N = decltype(one);
+    for_elements(
+        ctx, of.count,
+        [left = numbers<N>(of.in[0]), right = numbers<N>(of.in[1]), out = numbers<N>(of.out)](
+            std::int64_t i) { out[i] = number<N>(value(left[i]) + value(right[i])); });
   });
 }
 
