@@ -37,6 +37,8 @@ HDF5_PC  := $(firstword $(foreach name,hdf5-serial hdf5,$(shell pkg-config --exi
 HDF5_CFLAGS ?= $(if $(HDF5_PC),$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(HDF5_PC))))
 HDF5_LIBS ?= $(if $(HDF5_PC),$(shell pkg-config --libs $(HDF5_PC)),-lhdf5)
 HDF5     ?= $(if $(HDF5_PC),1,0)
+# Convolutions by oneDNN: DNNL=1 or 0; otherwise 1 where its header is.
+DNNL     ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.hpp),1,0)
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
 DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
@@ -48,7 +50,10 @@ endif
 ifeq ($(HDF5),1)
 LDLIBS   += $(HDF5_LIBS)
 endif
-OFF      := $(if $(filter 1,$(CUDA)),,cuda)
+ifeq ($(DNNL),1)
+LDLIBS   += -ldnnl
+endif
+OFF      := $(if $(filter 1,$(CUDA)),,cuda) $(if $(filter 1,$(DNNL)),,dnnl)
 ifeq ($(CUDA),1)
 ifeq ($(strip $(NVCC)),)
 $(error CUDA=1 needs nvcc, and there is none in $(CUDA_HOME)/bin or PATH: set CUDA_HOME or NVCC)
@@ -61,7 +66,7 @@ PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads the headers of all once;
 # those with flags of their own are compiled alone.
-ALONE    := src/shoal/ops/gpu.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
+ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/impls.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
 TOOL_SRC := $(call find_src,tools)
@@ -150,13 +155,14 @@ $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
 	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=); $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -x c++-header $(@:.gch=) -o $@
 $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)   # only records are many
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
+$(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math -Wno-psabi   # the same numbers, in vector code; no vector leaves a file
 $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
 $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
+$(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o): private CPPFLAGS += -DSHOAL_DNNL=1
 $(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
 $(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
 $(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
@@ -168,6 +174,7 @@ $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
+$(BUILD)/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
 $(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
@@ -177,6 +184,7 @@ $(BUILD)/$(1): FORCE
 	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
 endef
 $(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
+$(eval $(call keep_words,dnnl_flags,$(DNNL)))
 $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))

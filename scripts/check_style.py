@@ -30,15 +30,15 @@ VENDORS = [
     (r'opencv2?/', ('src/shoal/data/', 'tests/opencv_test.cpp', 'tests/opencv_dnn_test.cpp')),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
-    (r'(dnnl|oneapi/)', ('src/shoal/ops/onednn/',)),
+    (r'(dnnl|oneapi/)', ('src/shoal/ops/dnnl/',)),
     (r'mpi\.h', ('src/shoal/parallel/mpi_sum.cpp',)),
     (r'hdf5', ('src/shoal/proto/hdf5.cpp',)),
     (r'(cuda|cublas|cudnn|nccl)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
 ]
-FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/parallel/mpi_sum.cpp', 'src/shoal/proto/hdf5.cpp')
+FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/ops/impls.cpp', 'src/shoal/parallel/mpi_sum.cpp', 'src/shoal/proto/hdf5.cpp')
 # Data of their own: signal handlers are given a signal's number and nothing else; one lock guards the HDF5 library's own global data.
 OWN_DATA = ('tools/common/signals.cpp', 'src/shoal/proto/hdf5.cpp')
-OP_VENDOR = re.compile(r'shoal/ops/(cpu|onednn|cuda)/')
+OP_VENDOR = re.compile(r'shoal/ops/(cpu|dnnl|cuda)/')
 
 # A pattern over code without comments and strings, where it is allowed, and what to do instead.
 CALLS = [

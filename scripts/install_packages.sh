@@ -7,6 +7,7 @@ packages=(
   g++ make pkg-config python3 protobuf-compiler
   libprotobuf-dev libgoogle-glog-dev libgflags-dev
   liblmdb-dev libleveldb-dev libopenblas-dev
+  libdnnl-dev         # oneDNN: convolutions on the CPU
   libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
   libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests

@@ -205,7 +205,7 @@ constexpr const char* kNet = R"(
 layer { name: "data" type: "DummyData" top: "x" top: "label"
         dummy_data_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } shape { dim: 4 }
                            data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
-layer { name: "conv" type: "Convolution" bottom: "x" top: "conv"
+layer { name: "conv" type: "Convolution" bottom: "x" top: "conv" engine: "caffe"  # all devices have these kernels
         convolution_param { num_output: 16 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
 layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
 layer { name: "relu" type: "ReLU" bottom: "bn" top: "bn" }

@@ -3,6 +3,9 @@
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/cpu/elementary.h"
+#if SHOAL_DNNL
+#include "shoal/ops/dnnl/impls.h"
+#endif
 
 namespace shoal::ops {
 namespace {
@@ -13,7 +16,11 @@ constexpr Elementary kElementary = {
 #undef OP
 };
 constexpr const DenseImpl* kDense[] = {&cpu::kDense};
-constexpr const ConvImpl* kConv[] = {&cpu::kConvDirect, &cpu::kConv};
+constexpr const ConvImpl* kConv[] = {
+#if SHOAL_DNNL
+    &dnnl::kConv,
+#endif
+    &cpu::kConvDirect, &cpu::kConv};
 constexpr const Im2colImpl* kIm2col[] = {&cpu::kIm2col};
 constexpr const PoolImpl* kPool[] = {&cpu::kPool};
 constexpr const LrnImpl* kLrn[] = {&cpu::kLrn};
