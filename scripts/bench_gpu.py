@@ -7,7 +7,6 @@ either had in use on the GPU at one time after its first pass, so without the se
 The exit code is 1 if a net has no time of Shoal's."""
 import argparse
 import json
-import math
 import os
 import re
 import shlex
@@ -15,263 +14,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
+
+from torch_net import Failure, TorchNet, batch_of, layers_of, torch_times, training_step
 
 ROOT = Path(__file__).resolve().parent.parent
 NETS = 'alexnet,googlenet,vgg16,resnet18,resnet50,cifar10_quick,lenet'
 PRECISIONS = ('FLOAT32', 'TF32', 'BFLOAT16')
-WARM_UPS = 5
-TOKEN = re.compile(r'\s+|#[^\n]*|(?P<string>"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|(?P<word>[\w.+-]+)|(?P<mark>[{}\[\]:,;])')
-
-
-class Failure(Exception):
-    """Why a net has no figure."""
-
-
-class Block:
-    """A message in protobuf's text format: a list of values for each field."""
-
-    def __init__(self):
-        self.fields = {}
-
-    def all(self, name):
-        return self.fields.get(name, [])
-
-    def get(self, name, default=None):
-        return self.fields[name][-1] if name in self.fields else default
-
-    def block(self, name):
-        return self.get(name, Block())
-
-
-def tokens(text):
-    at = 0
-    while at < len(text):
-        match = TOKEN.match(text, at)
-        if not match:
-            raise Failure(f'line {text.count(chr(10), 0, at) + 1}: {text[at:at + 20]!r} is not text format')
-        at = match.end()
-        if match.lastgroup:
-            yield match.lastgroup, match.group()
-
-
-def value_of(kind, text):
-    if kind == 'string':
-        return text[1:-1]
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            pass
-    return {'true': True, 'false': False}.get(text, text)
-
-
-def parse(text):
-    """The message that `text` holds. Enums stay words."""
-    top = Block()
-    stack, field, in_list = [top], None, False
-    for kind, token in tokens(text):
-        if token == '{':
-            stack.append(Block())
-            stack[-2].fields.setdefault(field, []).append(stack[-1])
-            field = field if in_list else None
-        elif token == '}':
-            stack.pop()
-        elif token in '[]' and kind == 'mark':
-            in_list = token == '['
-        elif kind == 'mark':
-            continue
-        elif field is None:
-            field = token
-        else:
-            stack[-1].fields.setdefault(field, []).append(value_of(kind, token))
-            field = field if in_list else None
-            continue
-        if token == ']':
-            field = None
-    if len(stack) != 1:
-        raise Failure('the braces do not match')
-    return top
-
-
-def used(layer, stage):
-    """Whether the rules of `layer` let it into the phase TRAIN, level 0."""
-    def holds(rule):
-        return (rule.get('phase', 'TRAIN') == 'TRAIN' and rule.get('min_level', 0) <= 0 <= rule.get('max_level', 0)
-                and all(s == stage for s in rule.all('stage')) and stage not in rule.all('not_stage'))
-    if layer.all('include'):
-        return any(holds(rule) for rule in layer.all('include'))
-    return not any(holds(rule) for rule in layer.all('exclude'))
-
-
-def sizes(param, name, default):
-    """Height and width of kernel_size, stride or pad."""
-    short = name.split('_')[0]
-    if f'{short}_h' in param.fields:
-        return param.get(f'{short}_h'), param.get(f'{short}_w')
-    values = param.all(name) or [default]
-    return values[0], values[-1]
-
-
-def fill(weight, filler):
-    """Draws a parameter as Shoal's filler does, so that both compute with numbers alike."""
-    fan_in, kind = weight[0].numel() if weight.dim() > 1 else weight.numel(), filler.get('type', 'constant')
-    if kind == 'gaussian':
-        weight.normal_(filler.get('mean', 0), filler.get('std', 1))
-    elif kind == 'xavier':
-        weight.uniform_(-math.sqrt(3 / fan_in), math.sqrt(3 / fan_in))
-    elif kind == 'msra':
-        weight.normal_(0, math.sqrt(2 / fan_in))
-    elif kind == 'constant':
-        weight.fill_(filler.get('value', 0))
-    else:
-        raise Failure(f'the filler {kind} is not known here')
-
-
-class TorchNet:
-    """The layers of a prototxt in their order as PyTorch's users write them; BatchNorm with its Scale is one BatchNorm2d."""
-
-    def __init__(self, torch, layers, device):
-        self.torch, self.device = torch, device
-        self.modules = torch.nn.ModuleList()
-        self.inputs, self.steps, self.fillers, self.skip = {}, [], [], None
-        for i, layer in enumerate(layers):
-            if layer is self.skip or layer.get('type') == 'Accuracy':
-                continue
-            make = getattr(self, f'make_{layer.get("type")}', None)
-            if not make:
-                raise Failure(f'the layer type {layer.get("type")} ({layer.get("name")}) is not known here')
-            following = layers[i + 1] if i + 1 < len(layers) else Block()
-            call = make(layer, following)
-            if call:
-                top = (self.skip if self.skip is following else layer).get('top')
-                self.steps.append((call, tuple(layer.all('bottom')), top, layer.get('loss_weight', 1)
-                                   if layer.get('type') == 'SoftmaxWithLoss' else None))
-        if 'data' not in self.inputs or 'label' not in self.inputs:
-            raise Failure('the net has no DummyData layer with data and label')
-        self.modules.to(device)
-        with torch.no_grad():
-            self.forward(**self.inputs)                  # gives the lazy modules their sizes
-            for module, param in self.fillers:
-                fill(module.weight, param.block('weight_filler'))
-                if module.bias is not None:
-                    fill(module.bias, param.block('bias_filler'))
-
-    def forward(self, data, label):
-        blobs, loss = {'data': data, 'label': label}, 0
-        for call, bottoms, top, weight in self.steps:
-            y = call(*[blobs[b] for b in bottoms])
-            if weight is None:
-                blobs[top] = y
-            else:
-                loss = loss + weight * y
-        return loss
-
-    def param_count(self):
-        """With the statistics of BatchNorm, which Caffe's nets count as params."""
-        return sum(t.numel() for t in list(self.modules.parameters()) + list(self.modules.buffers()))
-
-    def add(self, module, param=None):
-        self.modules.append(module)
-        if param:
-            self.fillers.append((module, param))
-        return module
-
-    def make_DummyData(self, layer, _):
-        param = layer.block('dummy_data_param')
-        shapes, fillers = param.all('shape'), param.all('data_filler') or [Block()]
-        for n, top in enumerate(layer.all('top')):
-            shape, value = shapes[min(n, len(shapes) - 1)].all('dim'), fillers[min(n, len(fillers) - 1)].get('value', 0)
-            kind = self.torch.long if top == 'label' else self.torch.float
-            self.inputs[top] = self.torch.full(shape, value, dtype=kind, device=self.device)
-
-    def make_Convolution(self, layer, _):
-        p = layer.block('convolution_param')
-        return self.add(self.torch.nn.LazyConv2d(p.get('num_output'), sizes(p, 'kernel_size', 1), sizes(p, 'stride', 1), sizes(p, 'pad', 0),
-                                                 sizes(p, 'dilation', 1), p.get('group', 1), p.get('bias_term', True)), p)
-
-    def make_InnerProduct(self, layer, _):
-        p = layer.block('inner_product_param')
-        module = self.add(self.torch.nn.LazyLinear(p.get('num_output'), p.get('bias_term', True)), p)
-        return lambda x: module(self.torch.flatten(x, 1))
-
-    def make_BatchNorm(self, layer, following):
-        scaled = following.get('type') == 'Scale' and following.get('bottom') == layer.get('top')
-        if scaled:
-            if not following.block('scale_param').get('bias_term', False):
-                raise Failure(f'a Scale without bias_term ({following.get("name")}) is not known here')
-            self.skip = following
-        return self.add(self.torch.nn.LazyBatchNorm2d(layer.block('batch_norm_param').get('eps', 1e-5), affine=scaled))
-
-    def make_Pooling(self, layer, _):
-        p, f = layer.block('pooling_param'), self.torch.nn.functional
-        kind = p.get('pool', 'MAX')
-        if kind not in ('MAX', 'AVE'):
-            raise Failure(f'pooling by {kind} ({layer.get("name")}) is not known here')
-        if p.get('global_pooling', False):
-            pool = f.adaptive_max_pool2d if kind == 'MAX' else f.adaptive_avg_pool2d
-            return lambda x: pool(x, 1)
-        pool = f.max_pool2d if kind == 'MAX' else f.avg_pool2d
-        kernel, stride, pad = sizes(p, 'kernel_size', 1), sizes(p, 'stride', 1), sizes(p, 'pad', 0)
-        ceil = p.get('round_mode', 'CEIL') == 'CEIL'
-        return lambda x: pool(x, kernel, stride, pad, ceil_mode=ceil)
-
-    def make_LRN(self, layer, _):
-        p, f, torch = layer.block('lrn_param'), self.torch.nn.functional, self.torch
-        size, alpha, beta, k = p.get('local_size', 5), p.get('alpha', 1), p.get('beta', 0.75), p.get('k', 1)
-        if p.get('norm_region', 'ACROSS_CHANNELS') == 'ACROSS_CHANNELS':
-            return lambda x: f.local_response_norm(x, size, alpha, beta, k)
-        return lambda x: x * torch.pow(1 + alpha * f.avg_pool2d(x * x, size, 1, (size - 1) // 2), -beta)
-
-    def make_ReLU(self, layer, _):
-        in_place = layer.get('bottom') == layer.get('top')
-        return lambda x: self.torch.nn.functional.relu(x, inplace=in_place)
-
-    def make_Dropout(self, layer, _):
-        ratio = layer.block('dropout_param').get('dropout_ratio', 0.5)
-        return lambda x: self.torch.nn.functional.dropout(x, ratio, True)
-
-    def make_Eltwise(self, layer, _):
-        p = layer.block('eltwise_param')
-        if p.get('operation', 'SUM') != 'SUM' or p.all('coeff'):
-            raise Failure(f'an Eltwise that is no plain sum ({layer.get("name")}) is not known here')
-        return lambda first, *others: sum(others, first)
-
-    def make_Concat(self, layer, _):
-        axis = layer.block('concat_param').get('axis', 1)
-        return lambda *xs: self.torch.cat(xs, axis)
-
-    def make_Flatten(self, layer, _):
-        return lambda x: self.torch.flatten(x, 1)
-
-    def make_SoftmaxWithLoss(self, layer, _):
-        return self.torch.nn.functional.cross_entropy
 
 
 def set_precision(torch, precision):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != 'FLOAT32'
-
-
-def torch_times(torch, device, work, iterations):
-    """ms of each of `iterations` calls, after warm-ups."""
-    for _ in range(WARM_UPS):
-        work()
-    if device == 'cpu':
-        stamps = [time.perf_counter()]
-        for _ in range(iterations):
-            work()
-            stamps.append(time.perf_counter())
-        return [1000 * (b - a) for a, b in zip(stamps, stamps[1:])]
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(iterations + 1)]
-    torch.cuda.synchronize()
-    events[0].record()
-    for event in events[1:]:
-        work()
-        event.record()
-    torch.cuda.synchronize()
-    return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
 
 
 def torch_variant(torch, arguments, layers, precision, variant):
@@ -281,23 +35,12 @@ def torch_variant(torch, arguments, layers, precision, variant):
     if cuda:
         torch.cuda.empty_cache()
     net = TorchNet(torch, layers, arguments.device)
-    data, label = net.inputs['data'], net.inputs['label']
+    data = net.inputs['data']
     if variant != 'contiguous':
         net.modules.to(memory_format=torch.channels_last)
         data = data.to(memory_format=torch.channels_last)
-    call = torch.compile(net.forward) if variant == 'compiled' else net.forward
-    losses = []
-
-    def step():
-        for param in net.modules.parameters():
-            param.grad = None
-        with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=precision == 'BFLOAT16'):
-            loss = call(data, label)
-        loss.backward()
-        losses[:] = [loss.detach()]
-
-    step()
-    first_loss = losses[0].item()
+    step = training_step(torch, net, data, precision == 'BFLOAT16', torch.compile(net.forward) if variant == 'compiled' else net.forward)
+    first_loss = step().item()
     if cuda:
         torch.cuda.reset_peak_memory_stats()             # as `time` does: without what the search for algorithms took
     times = torch_times(torch, arguments.device, step, arguments.iterations)
@@ -313,8 +56,7 @@ def torch_child(arguments, model):
     for precision in arguments.precisions.split(','):
         for variant in variants_of(arguments):
             try:
-                layers = [layer for layer in parse(Path(model).read_text()).all('layer') if used(layer, 'dummy')]
-                result = torch_variant(torch, arguments, layers, precision, variant)
+                result = torch_variant(torch, arguments, layers_of(Path(model).read_text()), precision, variant)
             except Exception as error:                   # of this variant: out of memory, no compiler for torch.compile
                 words = str(error).strip().splitlines() or ['']
                 result = {'error': words[0] if isinstance(error, Failure) else f'{type(error).__name__}: {words[0]}'[:200]}
@@ -452,9 +194,8 @@ def bench_net(arguments, net, folder):
             text = re.sub(r'(\bshape\s*\{\s*dim:\s*)\d+', rf'\g<1>{arguments.batch}', text)
             model = Path(folder) / f'{net}.prototxt'
             model.write_text(text)
-        layers = [layer for layer in parse(text).all('layer') if used(layer, 'dummy') and layer.get('type') == 'DummyData']
-        batch = layers[0].block('dummy_data_param').block('shape').all('dim')[0]
-    except (OSError, Failure, IndexError) as error:
+        batch = batch_of(layers_of(text))
+    except (OSError, Failure) as error:
         print(f'{net}: {error}', flush=True)
         return False
     precisions = arguments.precisions.split(',')
