@@ -4,14 +4,13 @@ Caffe 1.0 took, scaled by the ratio of the matrix products; then what `train` co
 import argparse
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from machines import main_of
+from timing import ROOT, number, run, table
 
-ROOT = Path(__file__).resolve().parent.parent
 # BVLC Caffe 1.0, forward + backward, on two cores of an AMD EPYC (Zen 4): ms on one and two threads (the better mode where it
 # had two), peak MB of `caffe time`; and the matrix product there, GFLOP/s on one and two threads.
 CAFFE = {
@@ -20,20 +19,6 @@ CAFFE = {
 }
 CAFFE_GEMM = {1: 101, 2: 201}
 SIX = ('lenet', 'cifar10_quick', 'cifar10_full', 'caffenet', 'googlenet', 'resnet18')
-
-
-def run(command):
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        sys.exit(f'{" ".join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}')
-    return done.stdout
-
-
-def number(text, pattern, command):
-    match = re.search(pattern, text)
-    if not match:
-        sys.exit(f'no "{pattern}" in what {" ".join(command)} printed:\n{text[-2000:]}')
-    return float(match.group(1))
 
 
 def time_net(build, model, threads, seconds, stage='dummy'):
@@ -48,13 +33,6 @@ def time_net(build, model, threads, seconds, stage='dummy'):
 
 def median_of(passes):
     return tuple(statistics.median(values) for values in zip(*passes))
-
-
-def table(header, rows):
-    widths = [max(len(row[i]) for row in [header] + rows) for i in range(len(header))]
-    for row in [header] + rows:
-        print('  '.join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))))
-    print()
 
 
 def bench_nets(build, nets, passes, seconds):
