@@ -112,6 +112,9 @@ bench: all                           ## speed and memory of the models, and what
 	scripts/bench_cluster.py $(BUILD)
 	scripts/bench_simulated.py $(BUILD)
 	scripts/bench_allreduce.py $(BUILD)
+# PYTHON is one with torch. CAFFE is BVLC Caffe's program, if it is to be timed too.
+bench_peers: all                     ## Shoal beside PyTorch on the same nets, in turns (PYTHON, CAFFE, BENCH_ARGS)
+	scripts/bench_peers.py $(BUILD) $(if $(PYTHON),--python=$(PYTHON)) $(if $(CAFFE),--caffe=$(CAFFE)) $(BENCH_ARGS)
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(PREFIX)/bin $(PREFIX)/lib/pkgconfig $(PREFIX)/include/shoal/proto
 	install $(TOOLS) $(PREFIX)/bin
@@ -126,7 +129,7 @@ bundle: all $(BUILD)/tests/all       ## a folder with the tools, the tests and t
 clean:                               ## forget every build
 	rm -rf build
 help:                                ## this list
-	@sed -nE 's/^([a-z ]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z_ ]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 
 SEEDS ?= 1000000
 FIRST ?= 1
@@ -189,6 +192,6 @@ $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
-.PHONY: all test soak check asan tsan tsan_table fuzz bench install bundle clean help FORCE
+.PHONY: all test soak check asan tsan tsan_table fuzz bench bench_peers install bundle clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

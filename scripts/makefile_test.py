@@ -72,6 +72,15 @@ class Make(Tree):
         self.assertEqual(self.says('tools/caffe_main'), 'twice is 2')
         self.assertEqual(self.make(), [], 'nothing has changed')
 
+    def test_bench_peers_hands_its_variables_on(self):
+        self.write('scripts/bench_peers.py', '#!/bin/sh\necho "$@" > words\n')
+        (self.root / 'scripts/bench_peers.py').chmod(0o755)
+        for words, expected in ((('PYTHON=', 'CAFFE=', 'BENCH_ARGS='), ''),
+                                (('PYTHON=some/python', 'CAFFE=caffe', 'BENCH_ARGS=--passes=1 --bf16'),
+                                 ' --python=some/python --caffe=caffe --passes=1 --bf16')):
+            self.make('bench_peers', *words)
+            self.assertEqual((self.root / 'words').read_text(), f'build/release{expected}\n')
+
     def test_a_changed_header_reaches_all_that_read_it_precompiled(self):
         self.make('all', 'build/release/tests/all')
         self.change('include/shoal/base/number.h', '1', '3')

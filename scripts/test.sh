@@ -39,6 +39,7 @@ step "test runner" python3 scripts/run_tests_test.py
 step "log scripts" python3 scripts/log_test.py
 step "metrics scripts" python3 scripts/metrics_test.py
 step "GPU check" python3 scripts/check_gpu_test.py
+step "speed beside peers" python3 scripts/bench_peers_test.py
 step "shell scripts" env BUILD="$build" python3 scripts/examples_test.py
 step "installed tree" scripts/install_test.sh "$build"
 
