@@ -133,6 +133,7 @@ int train(const std::vector<std::string>& words) {
     param.add_weights(FLAGS_weights);
   }
   if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
+  if (!FLAGS_convolution.empty()) param.set_convolution(convolution_of_flags());
   if (given("cuda_graphs")) param.set_cuda_graphs(FLAGS_cuda_graphs);
   const bool has_scheme = param.scheme_size() > 0;
   merge_flags(flags, param);

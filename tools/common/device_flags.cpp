@@ -14,7 +14,11 @@ DEFINE_string(
 DEFINE_string(
     precision, "",
     "of products and convolutions on a GPU: FLOAT32, TF32 (faster, 10 bits of fraction), BFLOAT16 "
-    "or FLOAT16 (inputs of 16 bits)");
+    "or FLOAT16 (inputs of 16 bits); on the CPU BFLOAT16 keeps images in 16 bits");
+DEFINE_string(
+    convolution, "",
+    "on the CPU: AUTO (by Winograd's algorithm where that is faster) or DIRECT (by sums of "
+    "products alone); not given: what the solver says, or AUTO");
 DEFINE_bool(cuda_graphs, true,
             "record the work of layers on a GPU as CUDA graphs and queue it again; "
             "--nocuda_graphs: call all layers in each pass; not given: what the solver says");
@@ -91,6 +95,7 @@ Context::Options context_of_flags(int threads) {
   return {.device = device_of_flags(),
           .threads = threads,
           .precision = precision_of(precision_of_flags()),
+          .direct_convolution = convolution_of_flags() == SolverParameter::DIRECT,
           .recordings = FLAGS_cuda_graphs};
 }
 
@@ -100,6 +105,15 @@ SolverParameter::Precision precision_of_flags() {
     throw ConfigError(Code::kUsage, "--precision=", FLAGS_precision,
                       ": known are FLOAT32, TF32, BFLOAT16 and FLOAT16");
   return precision;
+}
+
+SolverParameter::Convolution convolution_of_flags() {
+  SolverParameter::Convolution convolution = SolverParameter::AUTO;
+  if (!FLAGS_convolution.empty() &&
+      !SolverParameter::Convolution_Parse(FLAGS_convolution, &convolution))
+    throw ConfigError(Code::kUsage, "--convolution=", FLAGS_convolution,
+                      ": known are AUTO and DIRECT");
+  return convolution;
 }
 
 }  // namespace shoal

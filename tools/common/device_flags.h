@@ -10,6 +10,7 @@
 
 DECLARE_string(gpu);
 DECLARE_string(precision);
+DECLARE_string(convolution);
 DECLARE_bool(cuda_graphs);
 
 namespace shoal {
@@ -31,5 +32,7 @@ Context::Options context_of_flags(int threads);
 // The precision that --precision names, FLOAT32 without the flag. Throws ConfigError (kUsage) for
 // another word.
 SolverParameter::Precision precision_of_flags();
+// Likewise what --convolution names; AUTO without the flag.
+SolverParameter::Convolution convolution_of_flags();
 
 }  // namespace shoal

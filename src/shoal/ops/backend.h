@@ -47,6 +47,8 @@ struct Backend {
 
 // Of this build's own devices.
 const Backend& cpu_backend();
+// Whether the CPU's kernels of this build keep images in 16 bits if they are asked for BFLOAT16.
+bool cpu_has_short_images();
 inline const Backend& backend(const Context& ctx) {
   const Backend* const own = ctx.device().backend();
   return own ? *own : cpu_backend();

@@ -55,8 +55,7 @@ bool BlockedChannels::equals(const Layout& other) const {
 std::size_t BlockedChannels::bytes(const Shape& shape) const {
   const std::int64_t image = channels * inner;
   const std::int64_t images = image == 0 ? 0 : shape.count() / image;
-  const std::size_t size = type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
-  return static_cast<std::size_t>(images * blocks() * inner * block) * size;
+  return static_cast<std::size_t>(images * blocks() * inner * block * size_of(type));
 }
 
 void BlockedChannels::pack(const Shape& shape, const float* plain, std::byte* packed) const {
@@ -84,7 +83,13 @@ LayoutPtr blocked_channels(std::int64_t channels, std::int64_t inner, int block,
 }
 
 const BlockedChannels* as_blocked(const LayoutPtr& layout) {
-  return dynamic_cast<const BlockedChannels*>(layout.get());
+  const auto* const blocked = dynamic_cast<const BlockedChannels*>(layout.get());
+  return blocked != nullptr && blocked->block > 1 ? blocked : nullptr;
+}
+
+NumberType number_type(const LayoutPtr& layout) {
+  const auto* const blocked = dynamic_cast<const BlockedChannels*>(layout.get());
+  return blocked != nullptr ? blocked->type : NumberType::kFloat32;
 }
 
 const BlockedChannels* as_blocked(const LayoutPtr& layout, std::int64_t channels,

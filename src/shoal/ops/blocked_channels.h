@@ -36,10 +36,11 @@ inline Bfloat16 number<Bfloat16>(float x) {
 }
 
 // Numbers that are (N, C, S) in plain order are kept as (N, ceil(C / B), S, B), whatever the
-// tensor's axes are. The channels that fill up the last block are zeros.
+// tensor's axes are. The channels that fill up the last block are zeros. B = 1 is the plain order,
+// of 16 bits.
 class BlockedChannels final : public Layout {
  public:
-  // block: B, 8 or 16
+  // block: B, which is 8, 16 or 1
   BlockedChannels(std::int64_t channels, std::int64_t inner, int block,
                   NumberType type = NumberType::kFloat32);
 
@@ -63,9 +64,14 @@ class BlockedChannels final : public Layout {
 LayoutPtr blocked_channels(std::int64_t channels, std::int64_t inner, int block,
                            NumberType type = NumberType::kFloat32);
 
-// The layout as what it is; null if the numbers lie in another.
+// The layout as what it is; null if the numbers lie in another, or in plain order.
 const BlockedChannels* as_blocked(const LayoutPtr& layout);
-// The same, and null unless the numbers are (N, channels, inner).
+// The type of the numbers in this layout.
+NumberType number_type(const LayoutPtr& layout);
+inline std::int64_t size_of(NumberType type) {
+  return type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
+}
+// As as_blocked, and null unless the numbers are (N, channels, inner).
 const BlockedChannels* as_blocked(const LayoutPtr& layout, std::int64_t channels,
                                   std::int64_t inner);
 

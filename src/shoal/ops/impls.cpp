@@ -32,4 +32,12 @@ constexpr Backend kCpu = {&kElementary, kDense, kConv, kIm2col, kPool, kLrn, kBa
 
 const Backend& cpu_backend() { return kCpu; }
 
+bool cpu_has_short_images() {
+#if SHOAL_DNNL
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace shoal::ops

@@ -32,6 +32,7 @@ Context::Options options_of(Context& first, int replica, const Device* device) {
           .share = share,
           .precision = first.precision(),
           .deterministic = first.deterministic(),
+          .direct_convolution = first.direct_convolution(),
           .recordings = first.recordings()};
 }
 

@@ -5,6 +5,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/ops/backend.h"
 
 namespace shoal {
 namespace {
@@ -51,7 +52,9 @@ void warn_of_gpu_fields(const SolverParameter& param, const std::string& name) {
   const auto note = [&](bool is_given, const char* field) {
     if (is_given) given.push_back(field);
   };
-  note(param.precision() != SolverParameter::FLOAT32, "precision");
+  note(param.precision() != SolverParameter::FLOAT32 &&
+           !(param.precision() == SolverParameter::BFLOAT16 && ops::cpu_has_short_images()),
+       "precision");
   note(param.has_global_grad_scale(), "global_grad_scale");
   note(param.has_device_list(), "device_list");
   note(param.device_id() > 0, "device_id");

@@ -85,7 +85,8 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
     LOG(WARNING) << "solver_mode is GPU, and there is none: training on the CPU, on "
                  << options.threads << " threads";
   else
-    LOG(INFO) << "Training on the CPU";
+    LOG(INFO) << "Training on the CPU, precision "
+              << SolverParameter::Precision_Name(param.precision());
   if (!options.device) warn_of_gpu_fields(param, options.name);
   seed_ = pick_seed(param);
   build_net();
@@ -106,9 +107,15 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
 double SolverCore::seconds() const { return seconds_before + seconds_since(started_at); }
 
 Context& SolverCore::add_context(const Share& share) {
-  contexts.push_back(std::make_unique<Context>(Context::Options{
-      options.device, options.threads, seed_, share, precision_of(param.precision()),
-      param.deterministic(), param.cuda_graphs()}));
+  contexts.push_back(std::make_unique<Context>(
+      Context::Options{.device = options.device,
+                       .threads = options.threads,
+                       .seed = seed_,
+                       .share = share,
+                       .precision = precision_of(param.precision()),
+                       .deterministic = param.deterministic(),
+                       .direct_convolution = param.convolution() == SolverParameter::DIRECT,
+                       .recordings = param.cuda_graphs()}));
   return *contexts.back();
 }
 

@@ -37,12 +37,12 @@ Elements<kCount> elements(Context& ctx, const Tensor* const (&read)[kCount], Ten
     layout = nullptr;
   Elements<kCount> found{};
   found.layout = layout;
-  found.type = layout && blocked ? blocked->type : NumberType::kFloat32;
-  const std::int64_t size = found.type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
+  found.type = number_type(layout);
   for (std::size_t i = 0; i < kCount; ++i) found.in[i] = read[i]->read(ctx, layout);
   found.out = write.write(ctx, layout);
-  found.count =
-      layout ? static_cast<std::int64_t>(layout->bytes(write.shape())) / size : write.count();
+  found.count = layout
+                    ? static_cast<std::int64_t>(layout->bytes(write.shape())) / size_of(found.type)
+                    : write.count();
   return found;
 }
 

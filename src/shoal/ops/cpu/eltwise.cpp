@@ -50,13 +50,11 @@ struct Terms {
           << "shapes " << tensor->shape().str() << " and " << y.shape().str();
       if (tensor->shape() != y.shape()) layout = nullptr;
     }
-    const BlockedChannels* const blocked = as_blocked(layout);
-    if (blocked != nullptr) type = blocked->type;
+    type = number_type(layout);
     for (const Tensor* tensor : x) in.push_back(tensor->read(ctx, layout));
     out = y.write(ctx, layout);
     count = y.count();
-    const std::int64_t size = type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
-    if (layout) count = static_cast<std::int64_t>(layout->bytes(y.shape())) / size;
+    if (layout) count = static_cast<std::int64_t>(layout->bytes(y.shape())) / size_of(type);
   }
   NumberType type = NumberType::kFloat32;
   std::vector<const std::byte*> in;

@@ -85,8 +85,7 @@ std::optional<BlockSlice> slice_of_blocks(const LayoutPtr& known, const Tensor& 
   };
   const std::shared_ptr<BlockedChannels> small = made(channels), large = made(all);
   const auto image = [&](const BlockedChannels& layout) {
-    const std::size_t size = layout.type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
-    return layout.blocks() * inner * block * static_cast<std::int64_t>(size);
+    return layout.blocks() * inner * block * size_of(layout.type);
   };
   return BlockSlice{blocked_channels(channels, inner, blocked->block, blocked->type),
                     blocked_channels(all, inner, blocked->block, blocked->type),

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "shoal/ops/dnnl/engine.h"
+#include "shoal/ops/dnnl/conv_passes.h"
 #include "shoal/ops/dnnl/impls.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/pointwise.h"
@@ -13,159 +13,31 @@
 namespace shoal::ops::dnnl {
 namespace {
 
-using lib::algorithm;
-using lib::convolution_backward_data;
-using lib::convolution_backward_weights;
-using lib::convolution_forward;
-using Desc = lib::memory::desc;
-using Tag = lib::memory::format_tag;
-
-// The sizes of a convolution in the library's terms.
-struct Sizes {
-  explicit Sizes(const ConvDesc& desc) {
-    const std::int64_t groups = desc.groups, outputs = desc.outputs / groups,
-                       channels = desc.channels / groups;
-    x = {desc.images, desc.channels};
-    y = {desc.images, desc.outputs};
-    w = {outputs, channels};
-    if (groups > 1) w.insert(w.begin(), groups);
-    for (const WindowAxis& axis : desc.axes) {
-      x.push_back(axis.in);
-      y.push_back(axis.out);
-      w.push_back(axis.kernel);
-      stride.push_back(axis.stride);
-      dilation.push_back(axis.dilation - 1);
-      pad.push_back(axis.pad);
-    }
-  }
-  lib::memory::dims x, w, y, stride, dilation, pad;
-};
-
-// Between the plain order of weights and that of a primitive. The primitive is made once.
-class Reorder {
- public:
-  Reorder(const Desc& from, const Desc& to, bool adds) : from_(from), to_(to) {
-    lib::primitive_attr attributes = own_scratchpad();
-    if (adds) {
-      lib::post_ops sum;
-      sum.append_sum(1.0f);
-      attributes.set_post_ops(sum);
-    }
-    const lib::reorder::primitive_desc desc(engine(), from, engine(), to, attributes);
-    scratchpad_ = desc.scratchpad_desc();
-    reorder_ = lib::reorder(desc);
-  }
-  std::size_t scratchpad() const { return scratchpad_.get_size(); }
-  void run(const void* from, void* to, std::byte* scratchpad) const {
-    dnnl::run(reorder_, {{DNNL_ARG_FROM, over(from_, from)},
-                         {DNNL_ARG_TO, over(to_, to)},
-                         {DNNL_ARG_SCRATCHPAD, over(scratchpad_, scratchpad)}});
-  }
-
- private:
-  Desc from_, to_, scratchpad_;
-  lib::reorder reorder_;
-};
-
-// A pass of a convolution: the primitive, and the weights (or their gradient) as it has them.
-template <class Primitive>
-struct Pass {
-  typename Primitive::primitive_desc desc;
-  Primitive primitive;
-  bool winograd = false;
-  explicit Pass(const typename Primitive::primitive_desc& made, bool by_winograd)
-      : desc(made), primitive(made), winograd(by_winograd) {}
-  std::size_t scratchpad() const { return desc.scratchpad_desc().get_size(); }
-  lib::memory scratchpad_at(std::byte* bytes) const { return over(desc.scratchpad_desc(), bytes); }
-};
-
-// Makes the first of the algorithms that the library has code for.
-template <class Primitive, class Describe>
-std::optional<Pass<Primitive>> first_of(bool may_be_winograd, const Describe& describe) {
-  for (const bool winograd : {true, false}) {
-    if (winograd && !may_be_winograd) continue;
-    try {
-      const auto desc =
-          describe(winograd ? algorithm::convolution_winograd : algorithm::convolution_direct);
-      if (is_generated(desc.impl_info_str())) return Pass<Primitive>(desc, winograd);
-    } catch (const lib::error&) {
-    }
-  }
-  return std::nullopt;
-}
-
-// The three passes, and how images lie for them.
-struct Passes {
-  Passes(const ConvDesc& conv, const Context& ctx) {
-    const ThreadsOf threads(ctx);
-    const int block = channel_block();
-    const auto f32 = lib::memory::data_type::f32;
-    const Tag blocked = block == 16 ? Tag::nChw16c : Tag::nChw8c;
-    // an image of few channels is read as it comes from the data
-    reads_plain = conv.groups == 1 && conv.channels < block;
-    in = blocked_channels(conv.channels, conv.in_count(), block);
-    out = blocked_channels(conv.outputs, conv.out_count(), block);
-    const Sizes sizes(conv);
-    const Desc x(sizes.x, f32, reads_plain ? Tag::nchw : blocked), dx(sizes.x, f32, blocked),
-        w(sizes.w, f32, Tag::any), b({conv.outputs}, f32, Tag::a), y(sizes.y, f32, blocked);
-    const lib::primitive_attr attributes = own_scratchpad();
-    const bool winograd = !ctx.direct_convolution() && conv.groups == 1;
-    const auto forward_of = [&](algorithm how, const Desc& from) {
-      return describe<convolution_forward>(attributes, lib::prop_kind::forward_training, how, from,
-                                           w, b, y, sizes.stride, sizes.dilation, sizes.pad,
-                                           sizes.pad);
-    };
-    forward =
-        first_of<convolution_forward>(winograd, [&](algorithm how) { return forward_of(how, x); });
-    weights = first_of<convolution_backward_weights>(winograd, [&](algorithm how) {
-      return describe_backward<convolution_backward_weights>(attributes, forward_of(how, x), how, x,
-                                                             w, b, y, sizes.stride, sizes.dilation,
-                                                             sizes.pad, sizes.pad);
-    });
-    data = first_of<convolution_backward_data>(winograd, [&](algorithm how) {
-      return describe_backward<convolution_backward_data>(attributes, forward_of(how, dx), how, dx,
-                                                          w, y, sizes.stride, sizes.dilation,
-                                                          sizes.pad, sizes.pad);
-    });
-    plain_w = Desc(sizes.w, f32, conv.groups > 1 ? Tag::abcde : Tag::abcd);
-  }
-  bool are_there() const { return forward && weights && data; }
-  const LayoutPtr& input() const { return reads_plain ? plain : in; }
-
-  bool reads_plain = false;
-  LayoutPtr plain, in, out;  // of x in plain order; of x and dx in blocks; of y and dy
-  std::optional<Pass<convolution_forward>> forward;
-  std::optional<Pass<convolution_backward_data>> data;
-  std::optional<Pass<convolution_backward_weights>> weights;
-  Desc plain_w;
-};
-
 class Conv final : public ConvKernel {
  public:
   Conv(const ConvDesc& desc, Context& ctx)
       : desc_(desc),
         passes_(desc, ctx),
-        pack_forward_(passes_.plain_w, passes_.forward->desc.weights_desc(), false),
-        pack_data_(passes_.plain_w, passes_.data->desc.weights_desc(), false),
+        pack_forward_(passes_.plain_w, passes_.forward->desc.weights_desc()),
+        pack_data_(passes_.plain_w, passes_.data->desc.weights_desc()),
         unpack_(passes_.weights->desc.diff_weights_desc(), passes_.plain_w, !desc.overwrites_dw) {}
 
   KernelNeeds needs(const Context&) const override {
     return {.workspace = forward_room(nullptr).end,
-            .input = passes_.in,
-            .output = passes_.out,
+            .input = passes_.blocked_x.layout,
+            .output = passes_.y.layout,
             .backward_workspace = std::max(data_room(nullptr).end, weights_room(nullptr).end)};
   }
   std::string how() const override {
-    const auto name = [](bool winograd) { return winograd ? "winograd" : "direct"; };
-    return str("forward ", name(passes_.forward->winograd), ", to data ",
-               name(passes_.data->winograd), ", to weights ", name(passes_.weights->winograd));
+    return str("forward ", passes_.forward->name(), ", to data ", passes_.data->name(),
+               ", to weights ", passes_.weights->name());
   }
 
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
     const ThreadsOf threads(ctx);
-    const void* const in = x.read(ctx, passes_.input());
-    void* const out = y.write(ctx, passes_.out);
+    const std::byte* const in = x.read(ctx, passes_.x.layout);
+    std::byte* const out = y.write(ctx, passes_.y.layout);
     const Room room = forward_room(scratch(ctx, forward_room(nullptr).end));
     const void* const weights = packed_for_forward(ctx, w, room.scratchpad);
     const void* bias = room.bias;
@@ -174,11 +46,13 @@ class Conv final : public ConvKernel {
     else
       std::fill_n(reinterpret_cast<float*>(room.bias), desc_.outputs, 0.0f);
     const auto& pass = *passes_.forward;
-    run(pass.primitive, {{DNNL_ARG_SRC, over(pass.desc.src_desc(), in)},
-                         {DNNL_ARG_WEIGHTS, over(pass.desc.weights_desc(), weights)},
-                         {DNNL_ARG_BIAS, over(pass.desc.bias_desc(), bias)},
-                         {DNNL_ARG_DST, over(pass.desc.dst_desc(), out)},
-                         {DNNL_ARG_SCRATCHPAD, pass.scratchpad_at(room.scratchpad)}});
+    run(pass.primitive,
+        {{DNNL_ARG_SRC, over(pass.desc.src_desc(), pass.first.read(in, room.first))},
+         {DNNL_ARG_WEIGHTS, over(pass.desc.weights_desc(), weights)},
+         {DNNL_ARG_BIAS, over(pass.desc.bias_desc(), bias)},
+         {DNNL_ARG_DST, over(pass.desc.dst_desc(), pass.second.place(out, room.second))},
+         {DNNL_ARG_SCRATCHPAD, over(pass.desc.scratchpad_desc(), room.scratchpad)}});
+    pass.second.write(room.second, out);
     // not by the library's own ReLU, which makes a zero of a NaN
     if (desc_.relu) map(ctx, {MapKind::kRelu, *desc_.relu}, y, y);
   }
@@ -194,77 +68,77 @@ class Conv final : public ConvKernel {
   }
 
  private:
-  // Where a pass works in the context's scratch.
+  // Where a pass works in the context's scratch; first, second: float32 copies of its images.
   struct Room {
-    std::byte *scratchpad = nullptr, *weights = nullptr, *bias = nullptr;
+    std::byte *scratchpad = nullptr, *first = nullptr, *second = nullptr, *weights = nullptr,
+              *bias = nullptr;
     std::int64_t end = 0;  // floats of all of it
   };
   static std::byte* scratch(Context& ctx, std::int64_t floats) {
     return reinterpret_cast<std::byte*>(ctx.scratch(floats).data());
   }
-  std::size_t bias_bytes() const { return static_cast<std::size_t>(desc_.outputs) * sizeof(float); }
-  Room forward_room(std::byte* block) const {
+  template <class Primitive>
+  Room room_of(std::byte* block, const Pass<Primitive>& pass, std::size_t reorder,
+               std::size_t weights) const {
     Pieces pieces(block);
     Room room;
-    room.scratchpad =
-        pieces.take(std::max(passes_.forward->scratchpad(), pack_forward_.scratchpad()));
-    room.bias = pieces.take(bias_bytes());
+    room.scratchpad = pieces.take(std::max(pass.desc.scratchpad_desc().get_size(), reorder));
+    room.first = pieces.take(pass.first.room());
+    room.second = pieces.take(pass.second.room());
+    room.weights = pieces.take(weights);
+    room.bias = pieces.take(static_cast<std::size_t>(desc_.outputs) * sizeof(float));
     room.end = pieces.floats();
     return room;
+  }
+  Room forward_room(std::byte* block) const {
+    return room_of(block, *passes_.forward, pack_forward_.scratchpad(), 0);
   }
   Room data_room(std::byte* block) const {
-    Pieces pieces(block);
-    Room room;
-    room.scratchpad = pieces.take(std::max(passes_.data->scratchpad(), pack_data_.scratchpad()));
-    room.weights = pieces.take(passes_.data->desc.weights_desc().get_size());
-    room.end = pieces.floats();
-    return room;
+    return room_of(block, *passes_.data, pack_data_.scratchpad(),
+                   passes_.data->desc.weights_desc().get_size());
   }
   Room weights_room(std::byte* block) const {
-    Pieces pieces(block);
-    Room room;
-    room.scratchpad = pieces.take(std::max(passes_.weights->scratchpad(), unpack_.scratchpad()));
-    room.weights = pieces.take(passes_.weights->desc.diff_weights_desc().get_size());
-    room.bias = pieces.take(bias_bytes());
-    room.end = pieces.floats();
-    return room;
+    return room_of(block, *passes_.weights, unpack_.scratchpad(),
+                   passes_.weights->desc.diff_weights_desc().get_size());
   }
 
   // The weights in the order of the forward pass, made anew when they have changed.
   const void* packed_for_forward(Context& ctx, const Tensor& w, std::byte* scratchpad) {
     const std::uint64_t version = w.storage()->version();
-    if (!packed_)
-      packed_ = host_memory(passes_.forward->desc.weights_desc().get_size());
-    else if (packed_from_ == w.storage().get() && packed_version_ == version)
+    if (packed_ && packed_from_ == w.storage() && packed_version_ == version)
       return packed_->data();
+    if (!packed_) packed_ = host_memory(passes_.forward->desc.weights_desc().get_size());
     pack_forward_.run(w.read(ctx), packed_->data(), scratchpad);
-    packed_from_ = w.storage().get();
+    packed_from_ = w.storage();
     packed_version_ = version;
     return packed_->data();
   }
 
   void backward_data(Context& ctx, const Tensor& w, const Tensor& dy, Tensor& dx) {
-    const void* const slope = dy.read(ctx, passes_.out);
-    void* const out = dx.write(ctx, passes_.in);
+    const std::byte* const slope = dy.read(ctx, passes_.y.layout);
+    std::byte* const out = dx.write(ctx, passes_.blocked_x.layout);
     const Room room = data_room(scratch(ctx, data_room(nullptr).end));
     pack_data_.run(w.read(ctx), room.weights, room.scratchpad);
     const auto& pass = *passes_.data;
-    run(pass.primitive, {{DNNL_ARG_DIFF_DST, over(pass.desc.diff_dst_desc(), slope)},
-                         {DNNL_ARG_WEIGHTS, over(pass.desc.weights_desc(), room.weights)},
-                         {DNNL_ARG_DIFF_SRC, over(pass.desc.diff_src_desc(), out)},
-                         {DNNL_ARG_SCRATCHPAD, pass.scratchpad_at(room.scratchpad)}});
+    run(pass.primitive,
+        {{DNNL_ARG_DIFF_DST, over(pass.desc.diff_dst_desc(), pass.first.read(slope, room.first))},
+         {DNNL_ARG_WEIGHTS, over(pass.desc.weights_desc(), room.weights)},
+         {DNNL_ARG_DIFF_SRC, over(pass.desc.diff_src_desc(), pass.second.place(out, room.second))},
+         {DNNL_ARG_SCRATCHPAD, over(pass.desc.scratchpad_desc(), room.scratchpad)}});
+    pass.second.write(room.second, out);
   }
 
   void backward_weights(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dw, Tensor* db) {
-    const void* const in = x.read(ctx, passes_.input());
-    const void* const slope = dy.read(ctx, passes_.out);
+    const std::byte* const in = x.read(ctx, passes_.x.layout);
+    const std::byte* const slope = dy.read(ctx, passes_.y.layout);
     const Room room = weights_room(scratch(ctx, weights_room(nullptr).end));
     const auto& pass = *passes_.weights;
-    run(pass.primitive, {{DNNL_ARG_SRC, over(pass.desc.src_desc(), in)},
-                         {DNNL_ARG_DIFF_DST, over(pass.desc.diff_dst_desc(), slope)},
-                         {DNNL_ARG_DIFF_WEIGHTS, over(pass.desc.diff_weights_desc(), room.weights)},
-                         {DNNL_ARG_DIFF_BIAS, over(pass.desc.diff_bias_desc(), room.bias)},
-                         {DNNL_ARG_SCRATCHPAD, pass.scratchpad_at(room.scratchpad)}});
+    run(pass.primitive,
+        {{DNNL_ARG_SRC, over(pass.desc.src_desc(), pass.first.read(in, room.first))},
+         {DNNL_ARG_DIFF_DST, over(pass.desc.diff_dst_desc(), pass.second.read(slope, room.second))},
+         {DNNL_ARG_DIFF_WEIGHTS, over(pass.desc.diff_weights_desc(), room.weights)},
+         {DNNL_ARG_DIFF_BIAS, over(pass.desc.diff_bias_desc(), room.bias)},
+         {DNNL_ARG_SCRATCHPAD, over(pass.desc.scratchpad_desc(), room.scratchpad)}});
     unpack_.run(room.weights, desc_.overwrites_dw ? dw.write(ctx) : dw.mut(ctx), room.scratchpad);
     if (db == nullptr) return;
     float* const sums = db->mut();
@@ -273,10 +147,10 @@ class Conv final : public ConvKernel {
   }
 
   ConvDesc desc_;
-  Passes passes_;
+  ConvPasses passes_;
   Reorder pack_forward_, pack_data_, unpack_;
-  std::shared_ptr<Memory> packed_;  // the weights for forward passes
-  const Storage* packed_from_ = nullptr;
+  std::shared_ptr<Memory> packed_;  // the weights for forward passes, and what they were made of
+  std::shared_ptr<Storage> packed_from_;
   std::uint64_t packed_version_ = 0;
 };
 
@@ -290,16 +164,17 @@ Why supports(const ConvDesc& desc, const Context& ctx) {
   const int block = channel_block();
   if (desc.axes.size() != 2)
     return str("the bottom has ", desc.axes.size(), " spatial axes, not 2");
+  if (desc.is_empty()) return "there are no images";
   if (!fills_blocks(desc.outputs, block) ||
       (desc.channels >= block && !fills_blocks(desc.channels, block)))
     return str("its blocks of ", block, " channels would be a quarter empty or more");
   const std::int64_t channels = desc.channels / desc.groups, outputs = desc.outputs / desc.groups;
-  const bool depthwise = channels == 1 && outputs == 1;
-  if (desc.groups > 1 && !depthwise && (channels % block != 0 || outputs % block != 0))
+  const bool is_depthwise = channels == 1 && outputs == 1;
+  if (desc.groups > 1 && !is_depthwise && (channels % block != 0 || outputs % block != 0))
     return str("its groups of ", channels, " and ", outputs, " channels are no whole blocks of ",
                block);
-  if (desc.is_empty()) return "there are no images";
-  if (!Passes(desc, ctx).are_there()) return "the library has no code for this on this processor";
+  if (!ConvPasses(desc, ctx).are_there())
+    return "the library has no code for this on this processor";
   return kYes;
 }
 

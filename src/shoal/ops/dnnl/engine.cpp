@@ -3,6 +3,9 @@
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace shoal::ops::dnnl {
 
@@ -25,6 +28,20 @@ int channel_block() {
   const auto bits = [](lib::cpu_isa isa) { return static_cast<unsigned>(isa); };
   const unsigned wide = bits(lib::cpu_isa::avx512_core);
   return (bits(lib::get_effective_cpu_isa()) & wide) == wide ? 16 : 8;
+}
+
+bool short_products_are_slow() {
+  const auto bits = [](lib::cpu_isa isa) { return static_cast<unsigned>(isa); };
+  const unsigned needed = bits(lib::cpu_isa::avx512_core_bf16);
+  if ((bits(lib::get_effective_cpu_isa()) & needed) != needed) return true;
+#if defined(__x86_64__)
+  constexpr unsigned kZen4Family = 0x19;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return ((eax >> 8) & 0xfu) + ((eax >> 20) & 0xffu) == kZen4Family;
+#else
+  return false;
+#endif
 }
 
 lib::primitive_attr own_scratchpad() {

@@ -33,6 +33,10 @@ class ThreadsOf {
 // The block of channels that the library's kernels work on here: 16 with AVX-512, else 8.
 int channel_block();
 
+// Whether products of 16 bits take as long here as float32 by Winograd's algorithm, or longer: on
+// processors whose units for 512 bits are of half that width, and on those without such products.
+bool short_products_are_slow();
+
 inline lib::memory::data_type type_of(NumberType type) {
   return type == NumberType::kBfloat16 ? lib::memory::data_type::bf16 : lib::memory::data_type::f32;
 }
