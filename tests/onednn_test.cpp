@@ -141,7 +141,7 @@ TEST(Onednn, ConvolvesWithinItsTolerance) {
         EXPECT_LE(error_of(dw, twice), choice.tolerance);
         EXPECT_LE(error_of(y, other), choice.tolerance);
       }
-  EXPECT_GE(served, 40);
+  EXPECT_GE(served, 30);  // of 96; without AVX-512 those of 16 bits alone
 }
 
 TEST(Onednn, SameChoiceSameBits) {
@@ -151,6 +151,7 @@ TEST(Onednn, SameChoiceSameBits) {
   for (const Choice& choice : kChoices) {
     Context::Options options = choice.options;
     options.threads = 2;
+    if (!impl->supports(desc, Context(options)).empty()) continue;
     std::vector<std::vector<float>> seen;
     for (int run = 0; run < 2; ++run) {
       Context ctx(options);
@@ -172,7 +173,7 @@ TEST(Onednn, AReluKeepsANan) {
   if (impl == nullptr) GTEST_SKIP() << "no oneDNN in this build";
   ConvDesc desc = square(1, 16, 16, 8, 3, 1, 1);
   desc.relu = 0;
-  Context ctx({});
+  Context ctx({.precision = Precision::kBfloat16});
   const auto conv = impl->make(desc, ctx);
   Tensor x(Shape{16 * 64}), w(Shape{16 * 16 * 9}), y(Shape{16 * 64});
   x.host_out()[0] = std::nanf("");

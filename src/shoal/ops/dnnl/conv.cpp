@@ -165,6 +165,9 @@ Why supports(const ConvDesc& desc, const Context& ctx) {
   if (desc.axes.size() != 2)
     return str("the bottom has ", desc.axes.size(), " spatial axes, not 2");
   if (desc.is_empty()) return "there are no images";
+  constexpr int kWithAvx512 = 16;
+  if (block < kWithAvx512 && ctx.precision() != Precision::kBfloat16)
+    return "without AVX-512 its kernels are slower than ours";
   if (!fills_blocks(desc.outputs, block) ||
       (desc.channels >= block && !fills_blocks(desc.channels, block)))
     return str("its blocks of ", block, " channels would be a quarter empty or more");
