@@ -16,9 +16,10 @@
 
 namespace shoal::ops {
 
-// Why not; empty is yes.
+// Why not; empty is yes. kYes is defined once, in dispatch.cpp: it would else be initialized before
+// main in each object, those for newer processors among them.
 using Why = std::string;
-inline const Why kYes;
+extern const Why kYes;
 
 struct Refusal {
   std::string impl;
