@@ -163,6 +163,8 @@ $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-err
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
 $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
+# Objects for newer processors than the rest keep copies of inline functions and templates to themselves: of all copies the linker takes one for the whole program.
+$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/data/transform.o: private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 $(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o): private CPPFLAGS += -DSHOAL_DNNL=1
@@ -175,7 +177,7 @@ $(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = src
 $(BUILD)/unity/tests/%.o: private PRE = tests
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
-$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
+$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@ $(OWN_COPIES)
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
 $(BUILD)/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
 $(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
