@@ -14,7 +14,9 @@ UNITY    ?= 1500
 TEST_OPT ?= -Og
 OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
+# Of our own CPU kernels. With ARCH as it is here they are compiled once more, with ARCH_V4, and a program takes the better ones that the processor runs.
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
+ARCH_V4  ?= $(if $(filter -march=x86-64-v3,$(ARCH)),-march=x86-64-v4)
 PROTOC   ?= protoc
 # GPUs: CUDA=1 or 0; otherwise 1 where there are nvcc and a driver. CUDA_ARCHS=all makes code for every GPU from Turing on.
 CUDA_HOME  ?= /usr/local/cuda
@@ -66,9 +68,15 @@ PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads the headers of all once;
 # those with flags of their own are compiled alone.
-ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/impls.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
+ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
+# Those of level 4, joined into one object of which the list of impls.cpp alone can be seen. Compiled for one level alone: products, which are OpenBLAS's, and
+# updates, which are the same bits on every processor of a job.
+ONE_LEVEL := src/shoal/ops/cpu/gemm.cpp src/shoal/ops/cpu/level.cpp src/shoal/ops/cpu/update.cpp
+V4_OBJ   := $(if $(ARCH_V4),$(patsubst %.cpp,$(BUILD)/v4/%.o,$(filter-out $(ONE_LEVEL),$(wildcard src/shoal/ops/impls.cpp src/shoal/ops/cpu/*.cpp))))
+LIB_OBJ  += $(if $(V4_OBJ),$(BUILD)/v4/kernels.o)
+V4_LIST  := --only _ZN5shoal3ops14listed_backendEv _ZN5shoal3ops17listed_backend_v4Ev
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
@@ -139,11 +147,11 @@ TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Factor*:*Prefetch*:*Source*-*ASigna
 
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 # An archive, so that a tool has those flags alone whose file it needs.
-$(BUILD)/tools/common.a: $(TOOL_LIB) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
+$(BUILD)/tools/common.a: $(TOOL_LIB) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 # Poseidon's name of it.
 $(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe ; ln -sf caffe $@
-$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
+$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
 $(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB) ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
 	@mkdir -p $(@D); clang++ --version > /dev/null || { echo 'make fuzz needs clang++ (apt install clang)'; exit 1; }
@@ -158,16 +166,18 @@ $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
 	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=); $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -x c++-header $(@:.gch=) -o $@
 $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)   # only records are many
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math -Wno-psabi   # the same numbers, in vector code; no vector leaves a file
-$(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math
+IN_VECTORS = -O3 -fno-math-errno -fno-trapping-math -Wno-psabi   # the same numbers, in vector code; no vector leaves a file
+$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH)
+$(BUILD)/v4/src/shoal/ops/cpu/%.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH_V4)
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
 $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 # Objects for newer processors than the rest keep copies of inline functions and templates to themselves: of all copies the linker takes one for the whole program.
 $(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/data/transform.o: private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
+$(if $(V4_OBJ),$(BUILD)/src/shoal/ops/cpu_kernels.o): private CPPFLAGS += -DSHOAL_CPU_V4=1
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
-$(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o): private CPPFLAGS += -DSHOAL_DNNL=1
+$(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): private CPPFLAGS += -DSHOAL_DNNL=1
 $(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
 $(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
 $(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
@@ -178,8 +188,10 @@ $(BUILD)/unity/tests/%.o: private PRE = tests
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@ $(OWN_COPIES)
+$(BUILD)/v4/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  v4/$<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/v4/kernels.o: $(V4_OBJ) scripts/join_objects.sh ; @echo '  JOIN $@'; scripts/join_objects.sh $@ $(V4_LIST) $(V4_OBJ)
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
-$(BUILD)/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
+$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
 $(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
@@ -188,7 +200,7 @@ define keep_words
 $(BUILD)/$(1): FORCE
 	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
 endef
-$(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
+$(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(ARCH_V4) $(OPENCV)))
 $(eval $(call keep_words,dnnl_flags,$(DNNL)))
 $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))

@@ -26,7 +26,7 @@ MAX_BYTES = 1_000_000
 VENDORS = [
     (r'glog/', ('include/shoal/base/log.h', 'src/shoal/base/log.cpp')),
     (r'gflags/', ('tools/',)),
-    (r'(openblas/)?(cblas|openblas_config)\.h', ('src/shoal/ops/cpu/gemm.cpp',)),
+    (r'(openblas/)?(cblas|openblas_config)\.h', ('src/shoal/ops/cpu/gemm.cpp', 'src/shoal/ops/blas_kernels.cpp')),
     (r'opencv2?/', ('src/shoal/data/', 'tests/opencv_test.cpp', 'tests/opencv_dnn_test.cpp')),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
@@ -35,9 +35,10 @@ VENDORS = [
     (r'hdf5', ('src/shoal/proto/hdf5.cpp',)),
     (r'(cuda|cublas|cudnn|nccl)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
 ]
-FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/ops/impls.cpp', 'src/shoal/parallel/mpi_sum.cpp', 'src/shoal/proto/hdf5.cpp')
-# Data of their own: signal handlers are given a signal's number and nothing else; one lock guards the HDF5 library's own global data.
-OWN_DATA = ('tools/common/signals.cpp', 'src/shoal/proto/hdf5.cpp')
+FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/ops/cpu_kernels.cpp', 'src/shoal/ops/impls.cpp', 'src/shoal/parallel/mpi_sum.cpp', 'src/shoal/proto/hdf5.cpp')
+# Data of their own: signal handlers are given a signal's number and nothing else; one lock guards the HDF5 library's own global data;
+# which CPU kernels run is a choice of the whole process, as it is in the libraries of kernels, and each op of each context asks for it.
+OWN_DATA = ('tools/common/signals.cpp', 'src/shoal/proto/hdf5.cpp', 'src/shoal/ops/cpu_kernels.cpp')
 OP_VENDOR = re.compile(r'shoal/ops/(cpu|dnnl|cuda)/')
 
 # A pattern over code without comments and strings, where it is allowed, and what to do instead.

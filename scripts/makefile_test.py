@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests the Makefile on a small tree of its own, and how unity.sh groups sources."""
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -30,7 +31,8 @@ class Tree(unittest.TestCase):
         for name, text in TREE.items():
             self.write(name, text)
         (self.root / 'scripts').mkdir()
-        shutil.copy(ROOT / 'scripts/unity.sh', self.root / 'scripts')
+        for script in ('unity.sh', 'join_objects.sh'):
+            shutil.copy(ROOT / 'scripts' / script, self.root / 'scripts')
         shutil.copy(ROOT / 'Makefile', self.root)
 
     def write(self, name, text):
@@ -53,7 +55,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(made.returncode, code, made.stdout)
         if code:
             return made.stdout
-        return re.findall(r'^  (CXX|PCH|AR|LD) +(\S+)', made.stdout, re.MULTILINE)
+        return re.findall(r'^  (CXX|PCH|AR|LD|JOIN) +(\S+)', made.stdout, re.MULTILINE)
 
     def says(self, program):
         return subprocess.run([self.root / 'build/release' / program], check=True, capture_output=True, text=True).stdout.strip()
@@ -113,6 +115,70 @@ class Make(Tree):
         self.make('build/release/tests/all')
         self.assertEqual(self.says('tests/all'), 'first is 9')
         self.assertEqual([path.name for path in (self.root / 'build/release/unity/tests').glob('*.o')], ['group_0.o'])
+
+
+# Each function says for which level of x86-64 its copy of an inline function was compiled.
+KERNELS = {
+    'include/shoal/base/level.h': """#pragma once
+__attribute__((noinline)) inline int level() {
+#if defined(__AVX512F__)
+  return 4;
+#elif defined(__AVX2__)
+  return 3;
+#else
+  return 1;
+#endif
+}
+""",
+    'src/shoal/ops/cpu/kernel.cpp': '#include "shoal/base/level.h"\nint kernel() { return level(); }\n',
+    'src/shoal/ops/impls.cpp': 'int kernel();\nnamespace shoal::ops { int listed_backend() { return kernel(); } }\n',
+    'src/shoal/ops/cpu_kernels.cpp': """namespace shoal::ops {
+int listed_backend(), listed_backend_v4();
+int highest() {
+#if SHOAL_CPU_V4
+  return listed_backend_v4();
+#else
+  return listed_backend();
+#endif
+}
+}
+""",
+    'tools/caffe.cpp': """#include <cstdio>
+#include "shoal/base/level.h"
+namespace shoal::ops { int listed_backend(), highest(); }
+int main() { std::printf("%d %d %d\\n", level(), shoal::ops::listed_backend(), shoal::ops::highest()); }
+""",
+}
+
+
+@unittest.skipUnless(platform.machine() == 'x86_64', 'kernels are compiled for several levels on x86-64 alone')
+class Kernels(Tree):
+    def setUp(self):
+        super().setUp()
+        for name, text in KERNELS.items():
+            self.write(name, text)
+
+    def test_of_two_levels_share_no_copy_of_an_inline_function(self):
+        self.make()
+        self.assertEqual(self.says('tools/caffe'), '1 3 4')
+        self.change('src/shoal/ops/cpu/kernel.cpp', 'level()', '10 * level()')
+        self.assertEqual([what for how, what in self.make() if how in ('CXX', 'JOIN')],
+                         ['src/shoal/ops/cpu/kernel.cpp', 'v4/src/shoal/ops/cpu/kernel.cpp', 'build/release/v4/kernels.o'])
+        self.assertEqual(self.says('tools/caffe'), '1 30 40')
+
+    def test_are_of_one_level_where_the_user_names_it(self):
+        self.make('ARCH=')
+        self.assertEqual(self.says('tools/caffe'), '1 1 1')
+        self.make('ARCH=-march=x86-64-v4')
+        self.assertEqual(self.says('tools/caffe'), '1 4 4')
+        self.make('ARCH_V4=')
+        self.assertEqual(self.says('tools/caffe'), '1 3 3')
+
+    def test_of_the_higher_level_have_nothing_that_runs_before_main(self):
+        self.change('src/shoal/ops/cpu/kernel.cpp', 'int kernel()', 'int early();\ninline const int value = early();\nint kernel()')
+        self.write('src/shoal/base/early.cpp', 'int early() { return 0; }\n')
+        self.assertRegex(self.make(code=2), 'v4/kernels.o: has initializers that would run before main on any processor: .*kernel')
+        self.assertFalse((self.root / 'build/release/v4/kernels.o').exists())
 
 
 class Groups(Tree):

@@ -45,7 +45,17 @@ struct Backend {
   const JobSumsImpl* job_sums = nullptr;              // likewise
 };
 
-// Of this build's own devices.
+// The lists of impls.cpp and their kernels, compiled for one level of x86-64 (cpu_kernels.h).
+struct CpuVariant {
+  int level;
+  const Backend* backend;
+};
+// Those of this build that this processor runs, of the lowest level first.
+std::span<const CpuVariant> cpu_variants();
+// The variant of the lowest level.
+const Backend& listed_backend();
+
+// The CPU's: the variant of the highest level, or the one that hold_cpu_kernels asks for.
 const Backend& cpu_backend();
 // Whether the CPU's kernels of this build keep images in 16 bits if they are asked for BFLOAT16.
 bool cpu_has_short_images();

@@ -3,6 +3,7 @@
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/cpu/elementary.h"
+#include "shoal/ops/cpu_kernels.h"
 #if SHOAL_DNNL
 #include "shoal/ops/dnnl/impls.h"
 #endif
@@ -30,7 +31,15 @@ constexpr Backend kCpu = {&kElementary, kDense, kConv, kIm2col, kPool, kLrn, kBa
 
 }  // namespace
 
-const Backend& cpu_backend() { return kCpu; }
+const Backend& listed_backend() { return kCpu; }
+
+std::span<const KernelLibrary> kernel_libraries() {
+#if SHOAL_DNNL
+  return {&dnnl::kLibrary, 1};
+#else
+  return {};
+#endif
+}
 
 bool cpu_has_short_images() {
 #if SHOAL_DNNL

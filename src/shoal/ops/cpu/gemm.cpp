@@ -3,26 +3,11 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/blas_kernels.h"
 #include "shoal/ops/blocked_channels.h"
 #include "shoal/ops/cpu/bias_blocked.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/sgemm.h"
-
-namespace shoal::ops {
-
-std::string better_blas_kernels() {
-  if (std::string_view(openblas_get_corename()) != "Prescott" || !__builtin_cpu_supports("avx2") ||
-      !__builtin_cpu_supports("fma"))
-    return "";
-  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512cd") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return has_avx512 ? "SkylakeX" : "Haswell";
-}
-
-}  // namespace shoal::ops
 
 namespace shoal::ops::cpu {
 namespace {

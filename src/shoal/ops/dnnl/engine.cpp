@@ -1,5 +1,8 @@
 #include "shoal/ops/dnnl/engine.h"
 
+#include "shoal/base/error.h"
+#include "shoal/ops/dnnl/impls.h"
+
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -24,16 +27,21 @@ ThreadsOf::ThreadsOf(const Context&) : before_(1) {}
 ThreadsOf::~ThreadsOf() = default;
 #endif
 
-int channel_block() {
-  const auto bits = [](lib::cpu_isa isa) { return static_cast<unsigned>(isa); };
-  const unsigned wide = bits(lib::cpu_isa::avx512_core);
-  return (bits(lib::get_effective_cpu_isa()) & wide) == wide ? 16 : 8;
+namespace {
+
+bool has_isa(lib::cpu_isa isa) {
+  const auto bits = [](lib::cpu_isa of) { return static_cast<unsigned>(of); };
+  return (bits(lib::get_effective_cpu_isa()) & bits(isa)) == bits(isa);
 }
 
+bool short_products_are_native() { return has_isa(lib::cpu_isa::avx512_core_bf16); }
+
+}  // namespace
+
+int channel_block() { return has_isa(lib::cpu_isa::avx512_core) ? 16 : 8; }
+
 bool short_products_are_slow() {
-  const auto bits = [](lib::cpu_isa isa) { return static_cast<unsigned>(isa); };
-  const unsigned needed = bits(lib::cpu_isa::avx512_core_bf16);
-  if ((bits(lib::get_effective_cpu_isa()) & needed) != needed) return true;
+  if (!short_products_are_native()) return true;
 #if defined(__x86_64__)
   constexpr unsigned kZen4Family = 0x19;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -60,5 +68,25 @@ void run(const lib::primitive& primitive, const std::unordered_map<int, lib::mem
   primitive.execute(stream, arguments);
   stream.wait();
 }
+
+namespace {
+
+std::string describe_library() {
+  const lib::version_t* const version = lib::version();
+  std::string isa = "AVX2 or less";
+  if (channel_block() == 16)
+    isa = short_products_are_native() ? "AVX-512 with bfloat16" : "AVX-512";
+  return str("oneDNN ", version->major, '.', version->minor, '.', version->patch, " for ", isa);
+}
+
+void hold_to_avx2() {
+  // fails only after the first use, or in a build of the library without this switch
+  if (lib::set_max_cpu_isa(lib::cpu_isa::avx2) != lib::status::success)
+    throw DeviceError("oneDNN cannot be held to AVX2: it has been used already");
+}
+
+}  // namespace
+
+const KernelLibrary kLibrary{describe_library, hold_to_avx2};
 
 }  // namespace shoal::ops::dnnl
