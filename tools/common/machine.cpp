@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
+#include "shoal/base/processor.h"
 #include "shoal/base/text.h"
 #include "shoal/ops/blas_kernels.h"
+#include "shoal/ops/cpu_kernels.h"
 #include "shoal/ops/gpu.h"
 #include "shoal/proto/layers.pb.h"
 
@@ -29,6 +32,23 @@ int threads_to_use(int asked) {
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
   return std::max(1, CPU_COUNT(&cores));
 }
+
+namespace {
+
+// Runs before main and before initializers of this program, which are compiled for newer processors
+// in part. Those have the lowest priority, and 101 is the highest that a program may use.
+[[gnu::constructor(101)]] void check_processor() {
+  const std::string missing = missing_of_level(ops::kCpuLevel);
+  if (missing.empty()) return;
+  std::fprintf(stderr,
+               "this build's kernels need a processor of the x86-64-v%d level%s; this one lacks "
+               "%s. make ARCH= builds for any processor\n",
+               ops::kCpuLevel, ops::kCpuLevel == 3 ? " (AVX2, BMI2, F16C, FMA ...)" : "",
+               missing.c_str());
+  std::_Exit(static_cast<int>(Code::kDevice));
+}
+
+}  // namespace
 
 void prepare_libraries(char** argv) {
   bool is_new = false;

@@ -13,6 +13,9 @@ class NetState;
 // cores this process may run on. Throws ConfigError (kUsage) for a number that cannot be.
 int threads_to_use(int asked);
 
+// A program with these functions ends before main with 5, and says why, if the processor lacks
+// instructions that this build's kernels need.
+
 // Sets what libraries read from the environment before main begins, and starts the program again if
 // that was not set. Returns where that was not needed. Variables that the user has set stay.
 // GOMP_SPINCOUNT: kernel threads that wait for each other are to spin for some microseconds and
