@@ -14,6 +14,13 @@
 
 #include "shoal/base/log.h"
 
+namespace shoal::test {
+
+// Null in tests/table, which has no kernels. Defined in support/cpu_kernels.cpp.
+[[gnu::weak]] void hold_kernels(char** argv, const char* name);
+
+}  // namespace shoal::test
+
 namespace {
 
 struct Tally {
@@ -100,8 +107,13 @@ void print_slowest(Tally& tally) {
 
 }  // namespace
 
+// The variable SHOAL_CPU_KERNELS holds the kernels of the tests, and those of the tools that they
+// run, as --cpu_kernels does.
 int main(int argc, char** argv) {
   shoal::start_log(argv[0]);
+  const char* const kernels = std::getenv("SHOAL_CPU_KERNELS");
+  if (kernels != nullptr && shoal::test::hold_kernels != nullptr)
+    shoal::test::hold_kernels(argv, kernels);
   testing::InitGoogleTest(&argc, argv);
   if (!read_flags(argc, argv)) return 2;
   const int code = RUN_ALL_TESTS();

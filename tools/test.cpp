@@ -65,6 +65,7 @@ int test(const std::vector<std::string>& words) {
   if (!FLAGS_source.empty() && set_data_source(param, FLAGS_source) == 0)
     throw ConfigError(Code::kUsage, "--source: net '", param.name(),
                       "' has no layer that reads a source");
+  log_cpu_kernels();
   Context context(context_of_flags(threads_to_use(FLAGS_threads)));
   Net net(param, context);
   load_weights(FLAGS_weights, net);

@@ -207,6 +207,7 @@ int time_net(const std::vector<std::string>& words) {
   }
   if (FLAGS_explain_ops) explain_ops(net);
 
+  log_cpu_kernels();
   LayerTimes times(net);
   Passes passes;
   LOG(INFO) << "Performing Forward";

@@ -145,6 +145,7 @@ int train(const std::vector<std::string>& words) {
   merge_groups(place, param);
   if (!has_scheme) check_scheme_of_flags(param);
   report_ignored_flags();
+  log_cpu_kernels();
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
   parallel::JobSpec job = parallel::read_job_spec(param, FLAGS_solver);
   merge_data_flags(job);

@@ -22,7 +22,9 @@ DEFINE_string(
 DEFINE_bool(cuda_graphs, true,
             "record the work of layers on a GPU as CUDA graphs and queue it again; "
             "--nocuda_graphs: call all layers in each pass; not given: what the solver says");
-
+DEFINE_string(cpu_kernels, "AUTO",
+              "which kernels compute on the CPU: AUTO, the best that the processor runs, or AVX2, "
+              "none that needs more than x86-64-v3, OpenBLAS's for Haswell among them");
 DEFINE_bool(cpu_fallback, false,
             "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");
 

@@ -13,7 +13,6 @@
 #include "shoal/base/processor.h"
 #include "shoal/base/text.h"
 #include "shoal/ops/blas_kernels.h"
-#include "shoal/ops/cpu_kernels.h"
 #include "shoal/ops/gpu.h"
 #include "shoal/proto/layers.pb.h"
 
@@ -35,6 +34,8 @@ int threads_to_use(int asked) {
 
 namespace {
 
+constexpr const char* kBlasVariable = "OPENBLAS_CORETYPE";
+
 // Runs before main and before initializers of this program, which are compiled for newer processors
 // in part. Those have the lowest priority, and 101 is the highest that a program may use.
 [[gnu::constructor(101)]] void check_processor() {
@@ -48,18 +49,34 @@ namespace {
   std::_Exit(static_cast<int>(Code::kDevice));
 }
 
+// Sets a variable of the environment, and returns whether that changed it.
+bool set_variable(const char* variable, const std::string& value) {
+  const char* const before = std::getenv(variable);
+  return (before == nullptr || before != value) && ::setenv(variable, value.c_str(), 1) == 0;
+}
+
 }  // namespace
 
-void prepare_libraries(char** argv) {
+void prepare_libraries(char** argv, ops::CpuKernels kernels) {
+  ops::hold_cpu_kernels(kernels);
   bool is_new = false;
-  const auto set = [&is_new](const char* variable, const std::string& value) {
-    is_new |= std::getenv(variable) == nullptr && ::setenv(variable, value.c_str(), 0) == 0;
-  };
-  if (std::getenv("OMP_WAIT_POLICY") == nullptr) set("GOMP_SPINCOUNT", "2000");
-  if (const std::string kernels = ops::better_blas_kernels(); !kernels.empty())
-    set("OPENBLAS_CORETYPE", kernels);
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr)
+    is_new = set_variable("GOMP_SPINCOUNT", "2000");
+  const std::string better = ops::better_blas_kernels(kernels);
+  const bool is_free = kernels != ops::CpuKernels::kAuto || std::getenv(kBlasVariable) == nullptr;
+  if (!better.empty() && is_free) is_new |= set_variable(kBlasVariable, better);
   // comes back only if it fails, and then all is as it was but slower
   if (is_new) ::execv("/proc/self/exe", argv);
+}
+
+void log_cpu_kernels() {
+  LOG(INFO) << "CPU kernels: " << ops::describe_cpu_kernels();
+  const char* const asked = std::getenv(kBlasVariable);
+  const std::string weak = ops::weak_blas_kernels();
+  if (asked != nullptr && !weak.empty() && ops::held_cpu_kernels() == ops::CpuKernels::kAuto)
+    LOG(WARNING) << kBlasVariable << '=' << asked << " makes OpenBLAS take its kernels for " << weak
+                 << ", which are slower at products than this processor allows; env -u "
+                 << kBlasVariable << " runs a program without it";
 }
 
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state) {

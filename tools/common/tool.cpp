@@ -18,6 +18,7 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/ops/cpu_kernels.h"
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal {
@@ -143,8 +144,9 @@ void read_environment(const std::vector<std::string>& already_set) {
   }
 }
 
-// Variables of this kind that are no flags.
-constexpr const char* kNoFlags[] = {"DATA_DIR", "JOBS", "JOB_TOKEN", "PLOT_PYTHON", "SHARED"};
+// Variables of this kind that are no flags, or not of every tool.
+constexpr const char* kNoFlags[] = {"CPU_KERNELS", "DATA_DIR",    "JOBS",
+                                    "JOB_TOKEN",   "PLOT_PYTHON", "SHARED"};
 
 // Names each variable that looks like a misspelt one of these or of the flags.
 void warn_of_misspelt_variables() {
@@ -160,6 +162,16 @@ void warn_of_misspelt_variables() {
       LOG(WARNING) << "the variable " << kPrefix << name << " is none of this tool's; did you mean "
                    << kPrefix << near << '?';
   }
+}
+
+// Those that --cpu_kernels names, of a tool that has this flag (device_flags).
+ops::CpuKernels kernels_of_flags() {
+  const auto flag = find_flag("cpu_kernels");
+  return flag ? ops::cpu_kernels_named(flag->current_value) : ops::CpuKernels::kAuto;
+}
+
+void print_version() {
+  std::printf("%s\nCPU kernels: %s\n", kVersion, ops::describe_cpu_kernels().c_str());
 }
 
 // The groups in which --help lists flags, by what defines them; the last holds those of other
@@ -211,7 +223,6 @@ void print_help(const char* usage) {
 int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
-  prepare_libraries(argv);
   ::prctl(PR_SET_NAME, name.c_str());  // in ps and top; the program was started as /proc/self/exe
   // a file that outgrows the process's limit is an error of its write, not the end of the process
   std::signal(SIGXFSZ, SIG_IGN);
@@ -219,9 +230,10 @@ int run_tool(int argc, char** argv, const char* usage,
     const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
     const CommandLine line = read_command_line(args);
     if (line.help) return print_help(usage), 0;
-    if (line.version) return std::printf("%s\n", kVersion), 0;
-    read_environment(line.set);
     start_log(argv[0]);
+    read_environment(line.set);
+    prepare_libraries(argv, kernels_of_flags());
+    if (line.version) return print_version(), 0;
     warn_of_misspelt_variables();
     return body(line.words);
   } catch (const ConfigError& error) {
