@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. The last line says "N passed, N failed, N skipped";
 # the exit code is 0 only if nothing failed. Works from any folder. BUILD=... chooses another build folder; TEST_PACKAGES=1 also
-# installs an ssh server and ip, without which some tests are skipped.
+# installs an ssh server, ip and qemu-user, without which some tests are skipped.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build/release}
