@@ -336,7 +336,7 @@ void check_backend() {
 }
 
 NetOptions kept_blobs(const NetParameter& param) {
-  NetOptions options;
+  NetOptions options{.forward_only = true};
   options.keep = split(FLAGS_extract_feature_blob_names, ',');
   const std::string label = FLAGS_label_blob.empty() ? "label" : FLAGS_label_blob;
   const NetParameter own = filter_net(param);

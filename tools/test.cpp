@@ -67,7 +67,7 @@ int test(const std::vector<std::string>& words) {
                       "' has no layer that reads a source");
   log_cpu_kernels();
   Context context(context_of_flags(threads_to_use(FLAGS_threads)));
-  Net net(param, context);
+  Net net(param, context, {.forward_only = true});
   load_weights(FLAGS_weights, net);
   LOG(INFO) << "Running for " << FLAGS_iterations << " iterations.";
   std::vector<Score> scores;

@@ -195,7 +195,7 @@ int time_net(const std::vector<std::string>& words) {
   }
   const int threads = threads_to_use(FLAGS_threads);
   Context context(context_of_flags(threads));
-  Net net(net_to_time(), context);
+  Net net(net_to_time(), context, {.forward_only = FLAGS_phase == "TEST"});
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
   // as train does

@@ -27,6 +27,9 @@ struct NetOptions {
   std::vector<std::string> keep = {};
   // False: each layer does its own forward pass, so that a hook sees what each one makes.
   bool fuse = true;
+  // backward is never called: no memory is planned for gradients, and layers may work together in
+  // ways that have no backward pass.
+  bool forward_only = false;
 };
 
 // A learned blob that this net updates. A blob shared by name is listed once, where it is owned.

@@ -312,6 +312,11 @@ void NetBuilder::share_param(int index, int param, const std::string& name) {
 void NetBuilder::find_gradients() {
   for (int i = 0; i < static_cast<int>(net_.layers_.size()); ++i) want_gradients(i);
   drop_gradients_without_loss();
+  if (net_.options_.forward_only)
+    for (Net::Wiring& wires : net_.wiring_) {
+      wires.needs_backward = false;
+      wires.propagate.assign(wires.bottoms.size(), false);
+    }
   find_missing_gradients();
 }
 

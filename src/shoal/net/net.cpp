@@ -217,6 +217,7 @@ void Net::prepare_gradients(int i) {
 }
 
 Status Net::backward() {
+  CHECK(!options_.forward_only) << "net '" << name() << "' was built without a backward pass";
   const bool together = !before_backward_ && (!after_backward_ || together_after_backward_ > 0);
   return passes_->backward.run(may_record_ && together);
 }

@@ -150,7 +150,8 @@ void SolverCore::build_test_nets() {
     const int index = static_cast<int>(test_nets.size());
     LOG(INFO) << "Creating test net (#" << index << ")";
     one.test_batches = test_batches(index);
-    test_nets.push_back(std::make_unique<Net>(test_net, add_context(one)));
+    test_nets.push_back(
+        std::make_unique<Net>(test_net, add_context(one), NetOptions{.forward_only = true}));
     test_nets.back()->share_weights(*net);
   }
 }
