@@ -56,9 +56,11 @@ double ms(Clock::duration time) { return std::chrono::duration<double, std::mill
 void explain_ops(const Net& net) {
   for (std::size_t i = 0; i < net.layers().size(); ++i) {
     const auto& layer = net.layers()[i];
-    if (const Layer* into = net.fused_into(static_cast<int>(i)))
+    if (const Layer* into = net.fused_into(static_cast<int>(i))) {
       std::printf("%s (%s): forward is done by %s\n", layer->name().c_str(), layer->type().c_str(),
                   into->name().c_str());
+      if (!net.needs_backward(static_cast<int>(i))) continue;  // its own ops are not used
+    }
     for (const ops::Choice& choice : layer->choices()) {
       std::printf("%s (%s): %s by %s%s%s\n", layer->name().c_str(), layer->type().c_str(),
                   choice.op.c_str(), choice.impl.c_str(), choice.how.empty() ? "" : ": ",

@@ -85,14 +85,18 @@ class Layer {
   // numbers of this pass, and their gradients leave when they are complete.
   enum class TakesOver {
     kNothing,
-    kForward,  // its forward pass does the other's, too; the other does its own backward pass
-    kBoth,     // both its passes do the other's, too
+    // its forward pass does the other's, too, by params as they are then; the other does its own
+    // backward pass
+    kForward,
+    kBoth,  // both its passes do the other's, too
   };
   // Asks the layer to work for `next` from now on, a layer that works in place on this one's only
   // top and is that blob's only taker, or is that behind layers whose work this one took over.
-  // `next` lives as long as this layer. Called after reshape.
-  virtual TakesOver take_over(Context&, const Layer& next) {
+  // `next` lives as long as this layer. backward: the net calls a backward pass of one of the two.
+  // Called after reshape.
+  virtual TakesOver take_over(Context&, const Layer& next, bool backward) {
     (void)next;
+    (void)backward;
     return TakesOver::kNothing;
   }
   // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and

@@ -65,7 +65,7 @@ class BatchNorm final : public Layer {
                ctx, engine_of(param()));
   }
 
-  TakesOver take_over(Context&, const Layer& next) override {
+  TakesOver take_over(Context&, const Layer& next, bool) override {
     const ScaleParameter& scale = next.param().scale_param();
     const float slope = next.param().relu_param().negative_slope();
     if (next.param().type() == "Scale" && scale_ == nullptr && !slope_ && scale.axis() == 1 &&

@@ -1,4 +1,5 @@
 // Convolution layer, over any number of spatial axes.
+#include "shoal/layers/folded_weights.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 
@@ -12,6 +13,8 @@ namespace {
 //   bottom[i] (N..., C, I...)   top[i] (N..., K, O...)
 //   O = floor((I + 2 pad - dilation (kernel - 1) - 1) / stride) + 1
 //   params: weight (K, C / group, kernel...), bias (K)
+// Does the work of the ReLU behind it. In phase TEST, where no layer has a backward pass, it also
+// does that of a BatchNorm and a Scale in between, by weights that are scaled (FoldedWeights).
 // Source: Caffe's ConvolutionLayer.
 class Convolution final : public ConvolutionBase {
  public:
@@ -23,13 +26,17 @@ class Convolution final : public ConvolutionBase {
     choose(ctx);
   }
 
-  TakesOver take_over(Context& ctx, const Layer& next) override {
+  TakesOver take_over(Context& ctx, const Layer& next, bool backward) override {
+    if (!backward && !training() && channel_axis_ == 1 && folded_.add(next, desc_.outputs))
+      return TakesOver::kForward;
     const float slope = next.param().relu_param().negative_slope();
     if (next.param().type() != "ReLU" || !(slope >= 0)) return TakesOver::kNothing;
     desc_.relu = slope;
     choose(ctx);
     return TakesOver::kBoth;
   }
+  // The host looks whether params have changed.
+  Replays replays() const override { return {.forward = folded_.empty()}; }
   Reads reads() const override { return {.bottom_data = true, .top_data = desc_.relu.has_value()}; }
 
   // Several bottoms add to one gradient.
@@ -41,8 +48,12 @@ class Convolution final : public ConvolutionBase {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
+    const bool folds = !folded_.empty();
+    if (folds) folded_.update(weight(), bias());
     for (std::size_t i = 0; i < bottoms.size(); ++i)
-      conv_->forward(ctx, bottoms[i]->data, weight(), bias(), tops[i]->data);
+      conv_->forward(ctx, bottoms[i]->data, folds ? folded_.weight() : weight(),
+                     folds ? &folded_.bias() : bias(), tops[i]->data);
+    if (folds && conv_->keeps_weights()) folded_.drop_weight();
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
@@ -69,10 +80,12 @@ class Convolution final : public ConvolutionBase {
 
  private:
   void choose(Context& ctx) {
+    if (!(desc_ == conv_.desc())) folded_.forget();  // another kernel reads the weights
     conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
                  engine_of(param(), param().convolution_param().engine()));
   }
 
+  FoldedWeights folded_;  // with layers whose work this one does
   SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 

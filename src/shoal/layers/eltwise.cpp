@@ -53,7 +53,7 @@ class Eltwise final : public Layer {
     top[0]->grad.share(bottom[0]->grad);
   }
 
-  TakesOver take_over(Context&, const Layer& next) override {
+  TakesOver take_over(Context&, const Layer& next, bool) override {
     const float slope = next.param().relu_param().negative_slope();
     if (operation() != EltwiseParameter::SUM || next.param().type() != "ReLU" || !(slope >= 0))
       return TakesOver::kNothing;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/net/fuse.h"
 #include "shoal/net/varying.h"
 #include "shoal/proto/config_error.h"
 
@@ -95,28 +94,28 @@ void NetBuilder::build() {
 }
 
 void NetBuilder::fuse() {
+  find_fusions(param_, [this](const Fusion& fusion) { return fuse(fusion); });
+}
+
+bool NetBuilder::fuse(const Fusion& fusion) {
   using TakesOver = Layer::TakesOver;
-  std::set<int> done;  // makers that left a layer to itself: those behind it are not theirs either
-  for (const auto& [maker, follower] : find_fusions(param_)) {
-    Net::Wiring &wires = net_.wiring_[follower], &own = net_.wiring_[maker];
-    // the builder gave the follower a top of its own where the maker's numbers are still needed
-    const bool may = wires.tops[0] == wires.bottoms[0] && !done.contains(maker) &&
-                     (wires.propagate[0] || !own.needs_backward);
-    const TakesOver takes =
-        may ? net_.layers_[maker]->take_over(net_.context_, *net_.layers_[follower])
-            : TakesOver::kNothing;
-    if (takes == TakesOver::kNothing) {
-      done.insert(maker);
-      continue;
-    }
-    wires.fused_into = net_.layers_[maker].get();
-    wires.forward = -1;
-    if (takes != TakesOver::kBoth) continue;
-    wires.backward = -1;
-    if (net_.layers_[follower]->params().empty()) continue;
-    wires.forward = wires.backward = maker;
-    own.forward = own.backward = -1;
-  }
+  const auto& [maker, follower] = fusion;
+  Net::Wiring &wires = net_.wiring_[follower], &own = net_.wiring_[maker];
+  // the builder gave the follower a top of its own where the maker's numbers are still needed
+  const bool may = wires.tops[0] == wires.bottoms[0] && (wires.propagate[0] || !own.needs_backward);
+  const TakesOver takes =
+      may ? net_.layers_[maker]->take_over(net_.context_, *net_.layers_[follower],
+                                           wires.needs_backward || own.needs_backward)
+          : TakesOver::kNothing;
+  if (takes == TakesOver::kNothing) return false;
+  wires.fused_into = net_.layers_[maker].get();
+  wires.forward = -1;
+  if (takes != TakesOver::kBoth) return true;
+  wires.backward = -1;
+  if (net_.layers_[follower]->params().empty()) return true;
+  wires.forward = wires.backward = maker;
+  own.forward = own.backward = -1;
+  return true;
 }
 
 void NetBuilder::add_layer(const LayerParameter& layer) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "shoal/net/fuse.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/net.pb.h"
 
@@ -22,6 +23,7 @@ class NetBuilder {
   void fuse();
 
  private:
+  bool fuse(const Fusion& fusion);
   void add_layer(const LayerParameter& layer);
   void connect_bottoms(int layer);
   void connect_tops(int layer);

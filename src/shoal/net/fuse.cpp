@@ -12,10 +12,9 @@ struct Pair {
   const char *maker, *follower;
   bool more = false;  // and that of a layer behind it
 };
-constexpr Pair kPairs[] = {{"Convolution", "ReLU"},
-                           {"BatchNorm", "Scale", true},
-                           {"BatchNorm", "ReLU"},
-                           {"Eltwise", "ReLU"}};
+constexpr Pair kPairs[] = {
+    {"Convolution", "BatchNorm", true}, {"Convolution", "Scale", true}, {"Convolution", "ReLU"},
+    {"BatchNorm", "Scale", true},       {"BatchNorm", "ReLU"},          {"Eltwise", "ReLU"}};
 
 const Pair* find_pair(const LayerParameter& maker, const LayerParameter& follower) {
   const auto found = std::ranges::find_if(kPairs, [&](const Pair& pair) {
@@ -30,17 +29,19 @@ bool works_in_place(const LayerParameter& layer) {
 
 }  // namespace
 
-std::vector<Fusion> find_fusions(const NetParameter& with_splits) {
+std::vector<Fusion> find_fusions(const NetParameter& with_splits,
+                                 const std::function<bool(const Fusion&)>& takes) {
   std::vector<Fusion> fusions;
   // of each blob, the layer that wrote it last, or the one that can do that layer's work
   std::map<std::string, int> makers;
   for (int i = 0; i < with_splits.layer_size(); ++i) {
     const LayerParameter& layer = with_splits.layer(i);
     if (works_in_place(layer) && makers.contains(layer.bottom(0))) {
-      const int maker = makers.at(layer.bottom(0));
-      const Pair* const pair = find_pair(with_splits.layer(maker), layer);
-      if (pair != nullptr && with_splits.layer(maker).top_size() == 1) {
-        fusions.push_back({.maker = maker, .follower = i});
+      const Fusion fusion{.maker = makers.at(layer.bottom(0)), .follower = i};
+      const LayerParameter& maker = with_splits.layer(fusion.maker);
+      const Pair* const pair = find_pair(maker, layer);
+      if (pair != nullptr && maker.top_size() == 1 && takes(fusion)) {
+        fusions.push_back(fusion);
         if (pair->more) continue;
       }
     }

@@ -1,6 +1,7 @@
 // Finds layers whose work a layer before them can do as well: a pure pass over the graph of a net.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "shoal/proto/net.pb.h"
@@ -14,11 +15,13 @@ struct Fusion {
   bool operator==(const Fusion&) const = default;
 };
 
-// The pairs of `with_splits`, the result of insert_splits, in the order of the followers. A blob
-// has one taker there, so nothing but the follower sees what the maker made, and the blob keeps its
-// name. A maker may have several followers, one behind the other; no follower is in two pairs. What
-// a maker may be followed by stands in a table in fuse.cpp; whether it takes the work over is for
-// Layer::take_over to say.
-std::vector<Fusion> find_fusions(const NetParameter& with_splits);
+// Returns the pairs of `with_splits`, the result of insert_splits, that `takes` accepts, in the
+// order of the followers. A blob has one taker there, so nothing but the follower sees what the
+// maker made, and the blob keeps its name. A maker may have several followers, one behind the
+// other; no follower is in two pairs. The table in fuse.cpp says what a maker may be followed by.
+// `takes` is asked once for each pair of it, in order (Layer::take_over has the say in a net). A
+// follower that a maker does not take may be the maker for the layers behind it.
+std::vector<Fusion> find_fusions(const NetParameter& with_splits,
+                                 const std::function<bool(const Fusion&)>& takes);
 
 }  // namespace shoal

@@ -47,6 +47,9 @@ class ConvKernel : public Kernel {
   // null. x is not read if dw is null, w not if dx is.
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy,
                         Tensor* dx, Tensor* dw, Tensor* db) = 0;
+  // True: forward keeps what it needs of w, and does not read w again until w's storage or version
+  // is another.
+  virtual bool keeps_weights() const { return false; }
 };
 using ConvImpl = Impl<ConvDesc, ConvKernel>;
 

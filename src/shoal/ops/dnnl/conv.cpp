@@ -33,6 +33,8 @@ class Conv final : public ConvKernel {
                ", to weights ", passes_.weights->name());
   }
 
+  bool keeps_weights() const override { return true; }
+
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
     const ThreadsOf threads(ctx);
