@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "shoal/base/random.h"
 #include "shoal/data/image.h"
 #include "shoal/data/image_list.h"
 #include "shoal/data/sequence.h"
