@@ -39,6 +39,21 @@ LayoutPtr blocked(const Shape& shape, const Lie& lie) {
   return std::make_shared<BlockedChannels>(shape[1], shape.count(2), lie.block, lie.type);
 }
 
+// The channels that fill up the last block.
+void expect_padding_of_zeros(const Tensor& tensor) {
+  const LayoutPtr lies = tensor.layout();
+  const BlockedChannels* const layout = as_blocked(lies);
+  if (layout == nullptr || !layout->is_padded()) return;
+  const std::int64_t size = size_of(layout->type), block = layout->block,
+                     count = static_cast<std::int64_t>(layout->bytes(tensor.shape())) / size;
+  const std::byte* const bytes = tensor.storage()->home_bytes();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t first = i / (layout->inner * block) % layout->blocks() * block;
+    if (first + i % block < layout->channels) continue;
+    for (std::int64_t b = 0; b < size; ++b) ASSERT_EQ(bytes[i * size + b], std::byte{}) << i;
+  }
+}
+
 // Runs work(context, put) on plain tensors and again where put(tensor) lays a tensor in blocks;
 // both must return the same numbers.
 using Put = std::function<void(Tensor&)>;
@@ -56,6 +71,7 @@ void expect_same(const Work& work) {
       });
       ASSERT_EQ(got.size(), want.size());
       for (std::size_t t = 0; t < got.size(); ++t) {
+        ASSERT_NO_FATAL_FAILURE(expect_padding_of_zeros(got[t])) << "tensor " << t;
         float most = 1e-3f;
         for (const float x : want[t].host()) most = std::max(most, std::fabs(x));
         for (std::size_t i = 0; i < want[t].host().size(); ++i)
@@ -133,7 +149,7 @@ TEST(BlockedOps, LrnIsThePlainKernels) {
   for (const Shape& shape : kShapes)
     for (const auto region : {LrnDesc::Region::kAcross, LrnDesc::Region::kWithin})
       for (const std::int64_t size : {3, 5, 9})
-        for (const float beta : {0.75f, 0.6f}) {
+        for (const auto& [beta, k] : {std::pair{0.75f, 1.0f}, {0.6f, 1.0f}, {0.75f, 0.0f}}) {
           const LrnDesc desc{.region = region,
                              .images = shape[0],
                              .channels = shape[1],
@@ -141,8 +157,9 @@ TEST(BlockedOps, LrnIsThePlainKernels) {
                              .width = shape[3],
                              .size = size,
                              .alpha = 2,
-                             .beta = beta};
-          SCOPED_TRACE(str(shape.str(), " size ", size, " beta ", beta));
+                             .beta = beta,
+                             .k = k};
+          SCOPED_TRACE(str(shape.str(), " size ", size, " beta ", beta, " k ", k));
           expect_same([&](Context& ctx, const Put& put) {
             const auto lrn = cpu_backend().lrn.back()->make(desc, ctx);
             Tensor x = drawn(shape, 1), y(shape), dy = drawn(shape, 2), dx(shape);

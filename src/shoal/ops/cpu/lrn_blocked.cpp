@@ -44,6 +44,16 @@ auto window_sum(const float* middle, std::int64_t reach) {
   return sum;
 }
 
+// The numbers of block `b` that are raised to a power, whose squares are at `middle`: 1 where there
+// is no channel, lest a k of 0 makes the layout's padding NaN.
+template <int kBlock>
+auto base_of(const LrnDesc& desc, float ratio, const float* middle, std::int64_t b) {
+  auto base = desc.k + ratio * window_sum<kBlock>(middle, desc.size / 2);
+  const std::int64_t lanes = std::min<std::int64_t>(kBlock, desc.channels - b * kBlock);
+  for (auto lane = static_cast<int>(lanes); lane < kBlock; ++lane) base[lane] = 1;
+  return base;
+}
+
 }  // namespace
 
 BlockedLrn::BlockedLrn(const LrnDesc& desc)
@@ -96,7 +106,7 @@ void BlockedLrn::forward(Context& ctx, const Tensor& x, Tensor& y) const {
           store_block<kBlock>(value * value, place_of(p, b));
         });
         strip.each([&](std::int64_t p, std::int64_t b, std::int64_t at) {
-          auto s = desc_.k + ratio_ * window_sum<kBlock>(place_of(p, b), reach_);
+          auto s = base_of<kBlock>(desc_, ratio_, place_of(p, b), b);
           for (int lane = 0; lane < kBlock; ++lane) s[lane] = power(s[lane]);
           store_block<kBlock>(strip.at(at) * s, to + at);
         });
@@ -130,7 +140,7 @@ void BlockedLrn::backward(Context& ctx, const Tensor& x, const Tensor& dy, Tenso
           store_block<kBlock>(value * value, place_of(p, b));
         });
         strip.each([&](std::int64_t p, std::int64_t b, std::int64_t at) {
-          const auto s = desc_.k + ratio_ * window_sum<kBlock>(place_of(p, b), reach_);
+          const auto s = base_of<kBlock>(desc_, ratio_, place_of(p, b), b);
           auto powers = s;
           for (int lane = 0; lane < kBlock; ++lane) powers[lane] = power(powers[lane]);
           const auto direct = slopes.at(at) * powers;
