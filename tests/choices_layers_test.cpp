@@ -22,7 +22,8 @@ enum class Ends {
 struct Case {
   std::string name, type;
   // Of these blobs: c, d: images that convolutions made (8, n, 10, 13); g, h: these, averaged over
-  // each image; x: plain images with 3 channels; numbers of no layer: see kPlain.
+  // each image; wide: 32 channels of c; abs, exp: functions of c; x: plain images with 3 channels;
+  // numbers of no layer: see kPlain.
   std::string bottoms;
   std::string tops = "t";
   std::string param{};
@@ -129,6 +130,8 @@ const Case kCases[] = {
     {"LRN", "LRN", "c", "t", "lrn_param { alpha: 0.5 }"},
     {"LRNWithin", "LRN", "c", "t",
      "lrn_param { norm_region: WITHIN_CHANNEL local_size: 3 alpha: 2 }"},
+    {"LRNOfSquaresAlone", "LRN", "exp", "t", "lrn_param { local_size: 3 k: 0 }"},
+    {"LRNBesideRoomLeft", "LRN", "exp", "t", "lrn_param { alpha: 0.5 }"},
     {"LRNOfMeans", "LRN", "g", "t", "lrn_param { alpha: 0.5 local_size: 3 }"},
     {"LSTM", "LSTM", "c continues", "t", "recurrent_param { num_output: 3" + kWeights + "}",
      Ends::kSum},
@@ -234,6 +237,7 @@ std::string front(const std::set<std::string>& bottoms) {
   text += conv("x", "d", "num_output: N bias_term: false");
   if (bottoms.contains("wide")) text += conv("c", "wide", "num_output: 32");
   if (bottoms.contains("abs")) text += between("AbsVal", "c", "abs");
+  if (bottoms.contains("exp")) text += between("Exp", "c", "exp", "exp_param { scale: 0.2 }");
   if (bottoms.contains("g") || bottoms.contains("p")) text += between("Pooling", "c", "g", mean);
   if (bottoms.contains("h")) text += between("Pooling", "d", "h", mean);
   if (bottoms.contains("p")) text += between("Softmax", "g", "p");

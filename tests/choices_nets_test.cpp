@@ -133,31 +133,32 @@ TEST_P(DrawnNets, AreTheSameFusedAndApart) {
       expect_close(got, run_pass(apart.net, false), tolerance);
       if (pass == 0) expect_close(got, reference, tolerance);
     }
+    EXPECT_EQ(fused.net.find_non_finite(), "");
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, DrawnNets, testing::Range(1, 13));
 
-// A small residual net with a concatenation.
-const std::string kSteady =
-    images("dim: 4 dim: 3 dim: 16 dim: 16") +
+// A small residual net with a concatenation, from x to e.
+const std::string kResidual =
     conv("x", "a", "num_output: 32 kernel_size: 3 pad: 1") + layer("ReLU", "a", "a") +
     layer("Pooling", "a", "pool", "pooling_param { kernel_size: 3 stride: 2 }") +
     layer("LRN", "pool", "norm", "lrn_param { local_size: 3 }") +
-    conv("norm", "c", "num_output: 32 kernel_size: 3 pad: 1") + layer("BatchNorm", "c", "c") +
-    layer("Scale", "c", "c", "scale_param { bias_term: true }") + layer("ReLU", "c", "c") +
-    layer("Dropout", "c", "c") +
+    conv("norm", "c", "num_output: 32 kernel_size: 3 pad: 1 bias_term: false") +
+    layer("BatchNorm", "c", "c") + layer("Scale", "c", "c", "scale_param { bias_term: true }") +
+    layer("ReLU", "c", "c") + layer("Dropout", "c", "c") +
     "layer { name: 'sum' type: 'Eltwise' bottom: 'c' bottom: 'norm' top: 'sum' }\n" +
     layer("ReLU", "sum", "sum") + conv("sum", "d", "num_output: 16 kernel_size: 1") +
     "layer { name: 'joined' type: 'Concat' bottom: 'sum' bottom: 'd' top: 'joined' }\n" +
-    conv("joined", "e", "num_output: 32 kernel_size: 3") + classes("e");
+    conv("joined", "e", "num_output: 28 kernel_size: 3");
 
 TEST(ChoicesNets, ASteadyPassConvertsAtItsEndsAlone) {
   if (!keeps_blocks()) GTEST_SKIP() << "no oneDNN in this build, or not for this processor";
+  const std::string text = images("dim: 4 dim: 3 dim: 16 dim: 16") + kResidual + classes("e");
   for (const Choice& choice : kChoices)
     for (const bool share : {true, false}) {
       SCOPED_TRACE(str(choice.name, share ? ", shared memory" : ""));
-      ChosenNet one(net_of(kSteady, TRAIN), choice, 1, {.share_memory = share});
+      ChosenNet one(net_of(text, TRAIN), choice, 1, {.share_memory = share});
       const Stream& stream = *one.context.stream();
       for (int pass = 0; pass < 4; ++pass) {
         const std::int64_t reorders = stream.conversions.reorders;
@@ -173,6 +174,37 @@ TEST(ChoicesNets, ASteadyPassConvertsAtItsEndsAlone) {
         EXPECT_EQ(stream.replacements, replacements);
       }
     }
+}
+
+// Other numbers of images, of other sizes, and the first again.
+TEST(ChoicesNets, AReshapedNetIsOneMadeSo) {
+  const Shape shapes[] = {
+      {4, 3, 12, 11}, {2, 3, 12, 11}, {5, 3, 12, 11}, {4, 3, 17, 8}, {4, 3, 12, 11}};
+  const std::string text =
+      "layer { name: 'x' type: 'Input' top: 'x' input_param { shape { dim: 4 dim: 3 dim: 12 dim: "
+      "11 "
+      "} } }\n" +
+      kResidual +
+      layer("Pooling", "e", "mean", "pooling_param { pool: AVE global_pooling: true }") +
+      layer("Reduction", "mean", "loss", "loss_weight: 1 reduction_param { operation: SUMSQ }");
+  for (const Phase phase : {TRAIN, TEST}) {
+    const NetParameter param = net_of(text, phase);
+    for (const Choice& choice : kChoices) {
+      ChosenNet chosen(param, choice), want(plain_net(param), kDirect);
+      for (const Shape& shape : shapes) {
+        SCOPED_TRACE(str(choice.name, ", ", shape.str()));
+        for (Net* net : {&chosen.net, &want.net}) {
+          Blob& x = *net->blob("x");
+          x.reshape(shape);
+          net->reshape();
+          Random random(3, 4);
+          for (float& number : x.data.host_out()) number = random.gaussian(0, 1);
+        }
+        expect_close(run_pass(chosen.net, false), run_pass(want.net, false),
+                     choice.is_short() ? Tolerance{1, 0.15} : Tolerance{1e-4, 1e-5});
+      }
+    }
+  }
 }
 
 }  // namespace
