@@ -233,7 +233,8 @@ TEST_F(CpuKernelsOfTools, AreHeldToAvx2ByAFlagOrAVariable) {
                                           kernels({}, "time", {"--cpu_kernels=AVX2", "--version"})};
   for (const std::string& line : lines) {
     EXPECT_TRUE(line.starts_with(kHeld)) << line;
-    EXPECT_TRUE(line.ends_with(" for Haswell; held to AVX2")) << line;
+    EXPECT_NE(line.find(" for Haswell"), std::string::npos) << line;
+    EXPECT_TRUE(line.ends_with("; held to AVX2")) << line;
   }
   held.back() = "--cpu_kernels=AUTO";
   EXPECT_EQ(kernels({}, "train", plain), kernels({"SHOAL_CPU_KERNELS=AVX2"}, "train", held));

@@ -184,7 +184,8 @@ Tolerances tolerances_of(const std::string& net, const std::string& name, const 
   for (const char* exact : {"sgd", "nesterov", "adam", "sgd_clip", "sgd_itersize2"})
     if (net == "lenet" && name == exact) result.all = 1e-5;
   if (!with_own_kernels) result = {10 * result.first, 10 * result.all, 10 * result.params};
-  if (!with_own_kernels && name == "adadelta") result.first = result.all = 1e-2;
+  if (!with_own_kernels && name == "adadelta")
+    result.first = result.all = std::max(1e-2, 10 * result.all);
   return result;
 }
 
