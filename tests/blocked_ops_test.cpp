@@ -16,7 +16,7 @@
 namespace shoal::ops {
 namespace {
 
-// Of numbers that 16 bits hold, so that ties are the same in all layouts.
+// Draws numbers that 16 bits hold, so that ties are the same in all layouts.
 Tensor drawn(const Shape& shape, std::uint64_t stream) {
   Tensor tensor(shape);
   Random random(11, stream);
@@ -24,7 +24,7 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
   return tensor;
 }
 
-// How images lie in a trial.
+// Says how images lie in a trial.
 struct Lie {
   int block;
   NumberType type;

@@ -16,9 +16,9 @@ struct Images {
 // Writes an LMDB of Datums. Throws ConfigError if it cannot.
 void write_lmdb(const Images& images, const std::string& path);
 
-// Of the bytes of MNIST's two files.
+// Reads the bytes of MNIST's two files.
 Images mnist_of(const std::string& images, const std::string& labels);
-// Of the bytes of CIFAR-10's records.
+// Reads the bytes of CIFAR-10's records.
 Images cifar_of(const std::string& records);
 
 }  // namespace shoal::test

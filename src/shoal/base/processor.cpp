@@ -39,8 +39,8 @@ bool has(const Feature& feature) {
          (registers[feature.where] >> feature.bit & 1) != 0;
 }
 
-// Which registers the operating system saves when it changes from one thread to another: XCR0. It
-// may be read where there is OSXSAVE.
+// Returns XCR0: the registers that the operating system saves when it changes from one thread to
+// another. The processor must have OSXSAVE.
 std::uint32_t saved_registers() {
   std::uint32_t low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

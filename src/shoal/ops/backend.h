@@ -57,7 +57,8 @@ const Backend& listed_backend();
 
 // The CPU's: the variant of the highest level, or the one that hold_cpu_kernels asks for.
 const Backend& cpu_backend();
-// Whether the CPU's kernels of this build keep images in 16 bits if they are asked for BFLOAT16.
+// Returns whether the CPU's kernels of this build keep images in 16 bits when BFLOAT16 is asked
+// for.
 bool cpu_has_short_images();
 inline const Backend& backend(const Context& ctx) {
   const Backend* const own = ctx.device().backend();

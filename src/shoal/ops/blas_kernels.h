@@ -1,4 +1,4 @@
-// Which kernels of OpenBLAS compute products.
+// Says which kernels of OpenBLAS compute products, and which would be better.
 #pragma once
 
 #include <string>

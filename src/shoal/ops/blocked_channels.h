@@ -71,7 +71,7 @@ NumberType number_type(const LayoutPtr& layout);
 inline std::int64_t size_of(NumberType type) {
   return type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);
 }
-// As as_blocked, and null unless the numbers are (N, channels, inner).
+// Returns the same, and null unless the numbers are (N, channels, inner).
 const BlockedChannels* as_blocked(const LayoutPtr& layout, std::int64_t channels,
                                   std::int64_t inner);
 

@@ -11,7 +11,7 @@ namespace shoal::ops::cpu {
 class BlockedBatchNorm {
  public:
   explicit BlockedBatchNorm(const BatchNormDesc& desc) : desc_(desc) {}
-  // Whether the tensor lies so now. Null: no.
+  // Returns whether the tensor lies in blocks now; false for null.
   bool serves(const Tensor* x) const {
     return x != nullptr && as_blocked(x->layout(), desc_.channels, desc_.inner) != nullptr;
   }

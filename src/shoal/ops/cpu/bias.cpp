@@ -10,7 +10,7 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// Of a y that lies in blocks of channels.
+// Adds the bias to a y that lies in blocks of channels.
 void add_bias_to_blocks(Context& ctx, const Tensor& b, Tensor& y) {
   const LayoutPtr layout = y.layout();
   const BlockedChannels& lies = *as_blocked(layout);
@@ -36,7 +36,7 @@ void add_bias_to_blocks(Context& ctx, const Tensor& b, Tensor& y) {
   });
 }
 
-// Of a dy that lies so.
+// Sums a dy that lies in blocks.
 void add_bias_gradient_of_blocks(Context& ctx, const Tensor& dy, Tensor& db) {
   const LayoutPtr layout = dy.layout();
   const BlockedChannels& lies = *as_blocked(layout);

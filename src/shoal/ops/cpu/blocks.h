@@ -49,7 +49,7 @@ template <int kBlock>
 void store_block(const typename BlockOf<kBlock>::Floats& block, float* to) {
   std::memcpy(to, &block, sizeof block);
 }
-// As number<Bfloat16>().
+// Rounds as number<Bfloat16>() does.
 template <int kBlock>
 void store_block(const typename BlockOf<kBlock>::Floats& block, Bfloat16* to) {
   using Words = typename BlockOf<kBlock>::Words;

@@ -115,7 +115,7 @@ void BlockedLrn::forward(Context& ctx, const Tensor& x, Tensor& y) const {
   });
 }
 
-// As the plain kernel's.
+// Computes what the plain kernel's backward does.
 void BlockedLrn::backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) const {
   const LayoutPtr layout = x.layout();
   const BlockedChannels& lies = *as_blocked(layout);

@@ -11,7 +11,7 @@ namespace shoal::ops::cpu {
 class BlockedLrn {
  public:
   explicit BlockedLrn(const LrnDesc& desc);
-  // Whether the tensor lies so now.
+  // Returns whether the tensor lies in blocks now.
   bool serves(const Tensor& x) const {
     return as_blocked(x.layout(), desc_.channels, places_) != nullptr;
   }

@@ -40,7 +40,7 @@ struct Backward {
   }
 };
 
-// Whether both passes make zeros of zeros: then the padding of a layout stays as it is.
+// Tells whether both passes make zeros of zeros: then the padding of a layout stays as it is.
 Padding padding_of(const Map& map) {
   switch (map.kind) {
     case MapKind::kRelu:

@@ -1,4 +1,4 @@
-// Which part of a window lies inside the plane.
+// Finds the part of a window that lies inside the plane.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline Taps inside_at(const WindowAxis& axis, std::int64_t output) {
   return {begin, std::max(begin, std::min(axis.kernel, axis.in - start))};
 }
 
-// How many places of the padded axis the window of one output covers.
+// Returns how many places of the padded axis the window of one output covers.
 inline float covered(const WindowAxis& axis, std::int64_t output) {
   const std::int64_t start = output * axis.stride - axis.pad;
   return static_cast<float>(

@@ -70,7 +70,7 @@ class Conv final : public ConvKernel {
   }
 
  private:
-  // Where a pass works in the context's scratch; first, second: float32 copies of its images.
+  // Holds where a pass works in the context's scratch; first, second: float32 copies of its images.
   struct Room {
     std::byte *scratchpad = nullptr, *first = nullptr, *second = nullptr, *weights = nullptr,
               *bias = nullptr;

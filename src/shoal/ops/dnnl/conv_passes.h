@@ -14,7 +14,7 @@ class Widened {
   Widened() = default;  // as they lie
   Widened(const lib::memory::desc& lying, const lib::memory::desc& wide)
       : bytes_(wide.get_size()), widen_(Reorder(lying, wide)), narrow_(Reorder(wide, lying)) {}
-  // Bytes of a copy; 0: none is made.
+  // Returns the bytes of a copy; 0: none is made.
   std::size_t room() const { return bytes_; }
   // Returns the numbers for the primitive: those of `images`, or copies of them in `copy`.
   const std::byte* read(const std::byte* images, std::byte* copy) const {

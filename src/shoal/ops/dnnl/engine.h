@@ -33,8 +33,9 @@ class ThreadsOf {
 // The block of channels that the library's kernels work on here: 16 with AVX-512, else 8.
 int channel_block();
 
-// Whether products of 16 bits take as long here as float32 by Winograd's algorithm, or longer: on
-// processors whose units for 512 bits are of half that width, and on those without such products.
+// Tells whether products of 16 bits take as long here as float32 by Winograd's algorithm, or
+// longer: on processors whose units for 512 bits are of half that width, and on those without such
+// products.
 bool short_products_are_slow();
 
 inline lib::memory::data_type type_of(NumberType type) {
@@ -44,7 +45,7 @@ inline lib::memory::data_type type_of(NumberType type) {
 // Attributes of a primitive that takes its scratchpad from the caller.
 lib::primitive_attr own_scratchpad();
 
-// Whether the library made code for this; its plain loops are slower than ours.
+// Tells whether the library made code for this; its plain loops are slower than ours.
 bool is_generated(const std::string& implementation);
 
 // Describes a primitive, in the library's order of arguments. Throws lib::error if it has none.

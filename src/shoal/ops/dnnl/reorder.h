@@ -21,7 +21,7 @@ class Reorder {
     scratchpad_ = desc.scratchpad_desc();
     reorder_ = lib::reorder(desc);
   }
-  // Bytes.
+  // Returns bytes.
   std::size_t scratchpad() const { return scratchpad_.get_size(); }
   void run(const void* from, void* to, std::byte* scratchpad) const {
     dnnl::run(reorder_, {{DNNL_ARG_FROM, over(from_, from)},
