@@ -1,6 +1,10 @@
 // Flags and variables that count instead of a solver's fields, given to the tool train.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <sstream>
+
 #include "support/train_tool.h"
 
 namespace shoal::tools_flags_test {
@@ -47,6 +51,37 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
     EXPECT_EQ(refused.code, c.code) << refused.err;
     EXPECT_HAS(refused.err, c.words);
   }
+}
+
+// Returns the names of the flags that a text of --help lists.
+std::set<std::string> listed(const std::string& help) {
+  std::set<std::string> names;
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("  --") && !line.starts_with("  --v=") && !line.starts_with("  --help="))
+      names.insert(line.substr(4, line.find(' ', 4) - 4));
+  return names;
+}
+
+TEST_F(TrainTool, HelpShowsTheUsualFlagsAndTellsHowToSeeTheOthers) {
+  const auto help = [&](const std::string& word) {
+    return test::run_program({tool("train"), word});
+  };
+  const auto usual = listed(help("--help").out), all = listed(help("--help=all").out),
+             compat = listed(help("--help=compat").out);
+  EXPECT_LE(usual.size(), 30u);
+  for (const char* name : {"solver", "snapshot", "hostfile", "scheme", "gpu"})
+    EXPECT_TRUE(usual.contains(name)) << name;
+  EXPECT_TRUE(std::ranges::includes(all, usual));
+  for (const char* name : {"solver", "throttle", "stall_abort", "convolution"})
+    EXPECT_TRUE(all.contains(name)) << name;
+  for (const char* name : {"maxIter", "svb", "consistency_model", "row_type", "machinefile"})
+    EXPECT_TRUE(compat.contains(name) && !all.contains(name)) << name;
+  EXPECT_HAS(help("--help").out, "--help=all  " + std::to_string(all.size() - usual.size()));
+  EXPECT_HAS(help("--help").out, "--help=compat  " + std::to_string(compat.size()));
+  const Ran wrong = help("--help=more");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_HAS(wrong.err, "--help=more: known are --help, --help=all and --help=compat");
 }
 
 TEST_F(TrainTool, AVariableThatLooksLikeAMisspeltFlagIsNamed) {

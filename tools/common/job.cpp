@@ -237,14 +237,12 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.port = listening.port;
   options.advertise = flags.advertise.empty() ? place.advertise : flags.advertise;
   options.threads = flags.io_threads;
-  if (flags.send_order != "priority" && flags.send_order != "arrival")
-    throw usage("--send_order=", flags.send_order, ": known are priority and arrival");
-  options.order = flags.send_order == "priority" ? table::Order::kPriority : table::Order::kArrival;
+  options.order = flags.trials.order;
   if (flags.local_transport != "AUTO" && flags.local_transport != "TCP")
     throw usage("--local_transport=", flags.local_transport, ": known are AUTO and TCP");
   options.local_transport =
       flags.local_transport == "TCP" ? table::LocalTransport::kTcp : table::LocalTransport::kAuto;
-  options.throttle = flags.throttle;
+  options.throttle = flags.trials.throttle;
   options.start = std::chrono::seconds(flags.start_timeout);
   options.connect = std::chrono::seconds(flags.connect_timeout);
   options.stall_warn = std::chrono::seconds(flags.stall_warn);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/trial_flags.h"
 #include "shoal/parallel/cluster.h"
 #include "shoal/parallel/merge_scheme.h"
 #include "shoal/table/table.h"
@@ -22,10 +23,8 @@ struct JobFlags {
   int replicas = 0, num_table_threads = 0;                                           // 0: not given
   int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;  // seconds
   int io_threads = 1;
-  std::string send_order = "priority";
   std::string local_transport = "AUTO";
-  double throttle = 0;
-  double emulate_step_ms = 0;  // 0: computes as fast as it can
+  TrialFlags trials;
   std::string token_file;
   bool insecure = false;  // no token is needed
   // of a process that joins a job while it trains

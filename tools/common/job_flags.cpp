@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/scheme_flags.h"
+#include "common/trial_flags.h"
 #include "shoal/base/number.h"
 
 DEFINE_string(hostfile, "",
@@ -59,18 +60,9 @@ DEFINE_int32(connect_timeout, 10, "seconds for an attempt to connect");
 DEFINE_int32(stall_warn, 10, "seconds of silence after which a process is named");
 DEFINE_int32(stall_abort, 60, "seconds of silence after which the job ends");
 DEFINE_int32(io_threads, 1, "threads for what is sent and received");
-DEFINE_string(
-    send_order, "priority",
-    "priority: earlier clocks are sent first, and of a clock what the next forward pass needs "
-    "first; or arrival");
 DEFINE_string(local_transport, "AUTO",
               "AUTO: rows go through memory to and from processes of the same machine, if that can "
               "be had; or TCP");
-DEFINE_double(throttle, 0,
-              "for trials: bytes a second that this process may send, and receive; 0: no limit");
-DEFINE_double(emulate_step_ms, 0,
-              "for trials: a worker of a job computes so many milliseconds for an iteration, if it "
-              "really takes less");
 DEFINE_string(join, "",
               "host:port of process 0 of a job that trains: joins it, as a worker unless --role "
               "says otherwise");
@@ -103,8 +95,6 @@ void check_ranges() {
   check_range("connect_timeout", FLAGS_connect_timeout, 1, kMostSeconds);
   check_range("stall_warn", FLAGS_stall_warn, 1, kMostSeconds);
   check_range("stall_abort", FLAGS_stall_abort, 1, kMostSeconds);
-  check_range("throttle", FLAGS_throttle, 0.0, 1e15);
-  check_range("emulate_step_ms", FLAGS_emulate_step_ms, 0.0, 1e9);
 }
 
 // Throws unless it is a host, with a port or without; an IPv6 address with a port in brackets.
@@ -154,10 +144,8 @@ JobFlags job_flags() {
   flags.stall_warn = FLAGS_stall_warn;
   flags.stall_abort = FLAGS_stall_abort;
   flags.io_threads = FLAGS_io_threads;
-  flags.send_order = FLAGS_send_order;
   flags.local_transport = FLAGS_local_transport;
-  flags.throttle = FLAGS_throttle;
-  flags.emulate_step_ms = FLAGS_emulate_step_ms;
+  flags.trials = trial_flags();
   flags.token_file = FLAGS_token_file;
   flags.insecure = FLAGS_insecure;
   flags.join = FLAGS_join;

@@ -214,8 +214,8 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   if (options.share.suffix.empty()) options.share.suffix = std::to_string(place.rank);
   options.threads = threads_each(request.threads, processes_here(place) * options.share.replicas);
   if (table.worker() == 0) options.snapshot = find_snapshot(request);
-  if (flags.emulate_step_ms > 0)
-    options.wrap = [&request, seconds = flags.emulate_step_ms / 1e3](
+  if (flags.trials.emulate_step_ms > 0)
+    options.wrap = [&request, seconds = flags.trials.emulate_step_ms / 1e3](
                        Net& net, std::unique_ptr<Updater> updater, const SolverParameter& solver) {
       const double work = contribution_weight(solver, request.job.name, net.context().share());
       return make_emulated(std::move(updater), net, solver.iter_size(), work * seconds);
@@ -300,7 +300,7 @@ std::string machines_text(const parallel::Place& place) {
 
 // Names the flags that were given and are of processes that train together.
 void warn_of_job_flags() {
-  constexpr std::string_view kFiles[] = {"job_flags", "scheme_flags"},
+  constexpr std::string_view kFiles[] = {"job_flags", "scheme_flags", "trial_flags"},
                              kOfOne[] = {"client_id", "num_clients", "replicas",
                                          "num_table_threads", "batch_semantics"};
   std::vector<std::string> idle;

@@ -14,6 +14,7 @@
 #include <span>
 #include <utility>
 
+#include "common/help.h"
 #include "common/machine.h"
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
@@ -30,19 +31,11 @@ constexpr std::string_view kPrefix = "SHOAL_";  // of variables that stand for f
 struct CommandLine {
   std::vector<std::string> words;
   std::vector<std::string> set;  // names of flags that were given
-  bool help = false, version = false;
+  std::optional<Help> help;
+  bool version = false;
 };
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-// Flags that the tool's own sources define; glog and gflags bring dozens more.
-std::vector<gflags::CommandLineFlagInfo> own_flags() {
-  std::vector<gflags::CommandLineFlagInfo> all;
-  gflags::GetAllFlags(&all);
-  std::erase_if(all, [](const auto& flag) { return flag.filename.rfind("tools/", 0) != 0; });
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  return all;
-}
 
 std::optional<gflags::CommandLineFlagInfo> find_flag(const std::string& name) {
   gflags::CommandLineFlagInfo info;
@@ -93,8 +86,9 @@ std::size_t read_flag(std::span<const std::string> args, std::size_t at, Command
           ? word
           : word.substr(start, equals == std::string::npos ? equals : equals - start);
   std::replace(name.begin(), name.end(), '-', '_');
-  if (name == "help" || name == "h" || name == "version") {
-    (name == "version" ? line.version : line.help) = true;
+  if (name == "version") return line.version = true, 1;
+  if (name == "help" || name == "h") {
+    line.help = help_named(equals == std::string::npos ? "" : word.substr(equals + 1));
     return 1;
   }
   const auto flag = find_flag(name);
@@ -174,50 +168,6 @@ void print_version() {
   std::printf("%s\nCPU kernels: %s\n", kVersion, ops::describe_cpu_kernels().c_str());
 }
 
-// The groups in which --help lists flags, by what defines them; the last holds those of other
-// programs that change nothing.
-constexpr std::pair<const char*, const char*> kGroups[] = {
-    {"", "Flags"},
-    {"solver_flags", "Of the solver"},
-    {"data_flags", "Of the data"},
-    {"net_flags", "Of the net"},
-    {"device_flags", "Of the device"},
-    {"job_flags", "Of a job of several processes"},
-    {"scheme_flags", "Of the scheme (docs/consistency.md)"},
-    {"hybrid_flags", "Of the scheme (docs/consistency.md)"},
-    {"poseidon_flags", "Taken from other programs, without effect here"}};
-
-const char* group_of(const gflags::CommandLineFlagInfo& flag) {
-  const char* title = kGroups[0].second;
-  for (const auto& [file, group] : kGroups)
-    if (flag.filename.find(str('/', file, '.')) != std::string::npos) title = group;
-  return flag.description.find("without effect") == std::string::npos
-             ? title
-             : std::rbegin(kGroups)->second;
-}
-
-void print_flags(const char* group) {
-  bool first = true;
-  for (const auto& flag : own_flags()) {
-    if (std::string_view(group_of(flag)) != group) continue;
-    if (std::exchange(first, false)) std::printf("\n%s:\n", group);
-    const std::string value =
-        flag.type == "string" ? "\"" + flag.default_value + "\"" : flag.default_value;
-    std::printf("  --%s  %s (%s, default %s)\n", flag.name.c_str(), flag.description.c_str(),
-                flag.type.c_str(), value.c_str());
-  }
-}
-
-void print_help(const char* usage) {
-  std::printf("%s\n", usage);
-  std::string_view before;
-  for (const auto& [file, group] : kGroups)
-    if (std::exchange(before, group) != group) print_flags(group);
-  std::printf("\n  --v=N  how much detail the log holds; --help, --version\n");
-  if (!own_flags().empty())
-    std::printf("Each flag may also be given as a variable, SHOAL_<FLAG>.\n");
-}
-
 }  // namespace
 
 int run_tool(int argc, char** argv, const char* usage,
@@ -229,7 +179,7 @@ int run_tool(int argc, char** argv, const char* usage,
   try {
     const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
     const CommandLine line = read_command_line(args);
-    if (line.help) return print_help(usage), 0;
+    if (line.help) return print_help(usage, *line.help), 0;
     start_log(argv[0]);
     read_environment(line.set);
     prepare_libraries(argv, kernels_of_flags());

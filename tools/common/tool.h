@@ -18,8 +18,8 @@ namespace shoal {
 //             named.
 //   variables SHOAL_<FLAG> in capitals sets a flag of the tool that the command line does not. One
 //   that looks like a misspelt flag is named in the log.
-//   --help    prints `usage` and the tool's own flags, --version the version and a line on the
-//   CPU's kernels; both end with 0.
+//   --help    prints `usage` and the flags that most users need (common/help.h), --version the
+//   version and a line on the CPU's kernels; both end with 0.
 // A write past the process's limit on file sizes is an error of that write, not the end of the
 // process. `usage` is a line or more: "train --solver=FILE [--snapshot=FILE]\n\nTrains a net."
 int run_tool(int argc, char** argv, const char* usage,
