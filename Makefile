@@ -1,50 +1,67 @@
-# Shoal's one-page build. No config file is needed; Makefile.config is honoured (see Makefile.config.example).
-# Sources are found, not listed; a change of flags rebuilds; every variant has a folder of its own under build/.
+# Shoal's build. No config file is needed; Makefile.config is honoured (see Makefile.config.example).
+# Sources are found, not listed; a change of flags rebuilds; every variant has a folder of its own
+# under build/.
 .DEFAULT_GOAL := all
-.SUFFIXES:                           # make's own rules would compile what waits for a generated header
+# make's own rules would compile what waits for a generated header.
+.SUFFIXES:
 -include Makefile.config
 ifeq ($(origin CXX),default)
 CXX      := g++
 endif
+VERSION  := 0.2.0
 BUILD    ?= build/release
 PREFIX   ?= /usr/local
 OPT      ?= -O2 -g1
-# Lines of source that are compiled together, and how the tests themselves are compiled, after OPT; the library keeps OPT.
+# UNITY: lines of source that are compiled together. TEST_OPT: how the tests themselves are
+# compiled, after OPT; the library keeps OPT.
 UNITY    ?= 1500
 TEST_OPT ?= -Og
 OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
-# Of our own CPU kernels. With ARCH as it is here they are compiled once more, with ARCH_V4, and a program takes the better ones that the processor runs.
+# Our own CPU kernels are compiled for ARCH. With ARCH as it is here they are compiled once more,
+# for ARCH_V4, and a program takes the better ones that the processor runs.
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
 ARCH_V4  ?= $(if $(filter -march=x86-64-v3,$(ARCH)),-march=x86-64-v4)
 PROTOC   ?= protoc
-# GPUs: CUDA=1 or 0; otherwise 1 where there are nvcc and a driver. CUDA_ARCHS=all makes code for every GPU from Turing on.
+# GPUs: CUDA=1 or 0; otherwise 1 where there are nvcc and a driver. CUDA_ARCHS=all makes code for
+# every GPU from Turing on; without it, for the GPUs that are here, or else 90 (Hopper).
 CUDA_HOME  ?= /usr/local/cuda
 NVCC     ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc))
 CUDA     ?= $(if $(and $(NVCC),$(wildcard /proc/driver/nvidia/version)),1,0)
-# Of the GPUs that are here, or else 90 (Hopper).
 ifndef CUDA_ARCHS
-CUDA_ARCHS := $(or $(strip $(if $(filter 1,$(CUDA)),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -un))),90)
+CUDA_ARCHS := $(or $(strip $(if $(filter 1,$(CUDA)),$(shell \
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null \
+  | sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -un))),90)
 endif
 archs     = $(if $(filter all,$(CUDA_ARCHS)),75 80 86 89 90 100 120,$(CUDA_ARCHS))
-NVCCFLAGS += -std=c++20 -O2 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter --extended-lambda --expt-relaxed-constexpr -Iinclude -Isrc \
-             $(foreach a,$(archs),-gencode arch=compute_$(a),code=sm_$(a)) $(foreach a,$(sort $(lastword $(archs)) $(if $(filter all,$(CUDA_ARCHS)),90)),-gencode arch=compute_$(a),code=compute_$(a))
+ptx_archs = $(sort $(lastword $(archs)) $(if $(filter all,$(CUDA_ARCHS)),90))
+NVCCFLAGS += -std=c++20 -O2 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter \
+             --extended-lambda --expt-relaxed-constexpr -Iinclude -Isrc \
+             $(foreach a,$(archs),-gencode arch=compute_$(a),code=sm_$(a)) \
+             $(foreach a,$(ptx_archs),-gencode arch=compute_$(a),code=compute_$(a))
 # Sums by MPI: MPI=1 or 0; otherwise 1 where mpicxx knows an mpi.h.
 MPI_SAYS := $(shell mpicxx --showme 2>/dev/null || mpicxx -show 2>/dev/null)
 MPI_CFLAGS ?= $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SAYS)))
 MPI_LIBS ?= $(filter-out -lmpi_cxx -lmpicxx,$(filter -L% -l%,$(MPI_SAYS)))
 MPI      ?= $(if $(wildcard $(addsuffix /mpi.h,$(filter-out -isystem,$(MPI_CFLAGS)))),1,0)
 # HDF5 files: HDF5=1 or 0; otherwise 1 where pkg-config knows the library.
-HDF5_PC  := $(firstword $(foreach name,hdf5-serial hdf5,$(shell pkg-config --exists $(name) 2>/dev/null && echo $(name))))
-HDF5_CFLAGS ?= $(if $(HDF5_PC),$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(HDF5_PC))))
+HDF5_PC  := $(firstword $(foreach name,hdf5-serial hdf5,\
+              $(shell pkg-config --exists $(name) 2>/dev/null && echo $(name))))
+HDF5_CFLAGS ?= $(if $(HDF5_PC),\
+                 $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(HDF5_PC))))
 HDF5_LIBS ?= $(if $(HDF5_PC),$(shell pkg-config --libs $(HDF5_PC)),-lhdf5)
 HDF5     ?= $(if $(HDF5_PC),1,0)
 # Convolutions by oneDNN: DNNL=1 or 0; otherwise 1 where its header is.
 DNNL     ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.hpp),1,0)
-CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
-OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
-DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
-LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lz -lpthread
+CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen \
+            $(if $(filter 1,$(OPENMP)),-fopenmp)
+OPENCV_PC := $(shell pkg-config --cflags-only-I opencv4 2>/dev/null)
+OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(OPENCV_PC)),-isystem /usr/include/opencv4)
+# Only tests compare with OpenCV's dnn.
+DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),\
+              -lopencv_dnn)
+LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb \
+            -lleveldb -lopenblas -lz -lpthread
 
 ifeq ($(MPI),1)
 LDLIBS   += -Wl,--as-needed $(MPI_LIBS) -Wl,--no-as-needed
@@ -60,60 +77,98 @@ ifeq ($(CUDA),1)
 ifeq ($(strip $(NVCC)),)
 $(error CUDA=1 needs nvcc, and there is none in $(CUDA_HOME)/bin or PATH: set CUDA_HOME or NVCC)
 endif
-LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -Wl,-rpath,$(CUDA_HOME)/lib64   # there cuBLAS and cuDNN are looked for
+# In the rpath cuBLAS and cuDNN are looked for.
+LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -Wl,-rpath,$(CUDA_HOME)/lib64
 CU_OBJ   := $(patsubst %.cu,$(BUILD)/%.o,$(sort $(shell find src -name '*.cu')))
 endif
-find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
+find_src  = $(sort $(shell \
+              find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
 PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
-# Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads the headers of all once;
-# those with flags of their own are compiled alone.
-ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
-grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
+# Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads
+# the headers of all once; those with flags of their own are compiled alone.
+ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp \
+            src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp \
+            src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp \
+            tests/opencv_test.cpp tools/common/%_flags.cpp
+grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
+            $(patsubst %.cpp,%.o,$(shell \
+              scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
-# Those of level 4, joined into one object of which the list of impls.cpp alone can be seen. Compiled for one level alone: products, which are OpenBLAS's, and
-# updates, which are the same bits on every processor of a job.
+# The kernels for ARCH_V4 are joined into one object, of which impls.cpp's list alone can be seen.
+# ONE_LEVEL is compiled for ARCH alone, since products are OpenBLAS's, and updates must be the same
+# bits on every processor of a job.
 ONE_LEVEL := src/shoal/ops/cpu/gemm.cpp src/shoal/ops/cpu/level.cpp src/shoal/ops/cpu/update.cpp
-V4_OBJ   := $(if $(ARCH_V4),$(patsubst %.cpp,$(BUILD)/v4/%.o,$(filter-out $(ONE_LEVEL),$(wildcard src/shoal/ops/impls.cpp src/shoal/ops/cpu/*.cpp))))
+V4_SRC   := $(filter-out $(ONE_LEVEL),$(wildcard src/shoal/ops/impls.cpp src/shoal/ops/cpu/*.cpp))
+V4_OBJ   := $(if $(ARCH_V4),$(V4_SRC:%.cpp=$(BUILD)/v4/%.o))
 LIB_OBJ  += $(if $(V4_OBJ),$(BUILD)/v4/kernels.o)
 V4_LIST  := --only _ZN5shoal3ops14listed_backendEv _ZN5shoal3ops17listed_backend_v4Ev
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
-# The headers that most sources read, src/precompiled.h and tests/precompiled.h, are compiled once. Who reads them is compiled anew
-# when one of them changes. (ccache needs its sloppiness pch_defines,time_macros for them.)
+# The headers that most sources read, src/precompiled.h and tests/precompiled.h, are compiled once.
+# A source that reads them is compiled anew when one of them changes. (ccache needs its sloppiness
+# pch_defines,time_macros for them.)
 $(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src.h.gch
 $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
-TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
-TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire plan link link_parts link_faults simulated_link client client_retry codec shard shard_input scheme \
-             scheme_vectors scheme_groups shared_memory link_memory drift_barrier esync coordinator coordinator_join coordinator_rounds coordinator_agreement \
-             coordinator_pace faults service service_start service_fault service_pace) $(addprefix support/,coordinator_rig faulty_link history job_over_tcp links messages places ports simulated_cluster simulated_worker draw_case unreliable_link))
-FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
-SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread -Wno-tsan)
+TABLE_SRC := $(call find_src,src/shoal/base src/shoal/optim src/shoal/table)
+TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
+TABLE_TESTS := bytes wire plan link link_parts link_faults simulated_link client client_retry \
+            codec shard shard_input scheme scheme_vectors scheme_groups shared_memory link_memory \
+            drift_barrier esync coordinator coordinator_join coordinator_rounds \
+            coordinator_agreement coordinator_pace faults service service_start service_fault \
+            service_pace
+TABLE_SUPPORT := coordinator_rig faulty_link history job_over_tcp links messages places ports \
+            simulated_cluster simulated_worker draw_case unreliable_link
+TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,\
+               main $(TABLE_TESTS:=_test) $(addprefix support/,$(TABLE_SUPPORT)))
+FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp \
+            src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
+SAN_asan := address -fsanitize=undefined -fno-sanitize-recover=undefined
+SAN_tsan := thread -Wno-tsan
+SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN_$(firstword $(subst _, ,$@)))
 
+compile   = $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP
+COMPILED  = $(call find_src,src tools tests)
 USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/pch/$(PRE).h)
 
 all: $(TOOLS) $(BUILD)/tools/caffe_main   ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
-soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, on all cores (SEEDS, FIRST)
+soak: $(BUILD)/tests/all             ## a million histories of the table service with faults
 	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## the style: layers, sizes, format, forbidden words
 	python3 scripts/check_style.py
-# TSan looks for races alone, since OpenCV's imgcodecs loads a library that locks in two orders while it starts; with a set time zone,
-# since the C library guards reading an unset one, for each line of the log, with a lock that TSan cannot see.
-asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own
-	$(if $(filter tsan,$@),TZ=UTC0 TSAN_OPTIONS=detect_deadlocks=0) $(MAKE) test BUILD=build/$@ OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
-# That column links none of these libraries, so that nothing is forgiven it.
-tsan_table:                          ## the table service's tests that need no net, under TSan (a part of `make tsan`)
-	TZ=UTC0 $(MAKE) build/tsan/tests/table BUILD=build/tsan OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized OPENMP=0
-	TZ=UTC0 TSAN_OPTIONS='detect_deadlocks=1 second_deadlock_stack=1' build/tsan/tests/table --seeds=200 $(TABLE_ARGS)
+format:                              ## all C++ sources as clang-format 14 writes them
+	git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format-14 -i
+tidy: compile_commands.json          ## clang-tidy and lock checks (TIDY_ARGS: files, or --since=REV)
+	scripts/tidy.py $(TIDY_ARGS)
+compile_commands.json: FORCE | $(PB_CC)   ## how each source is compiled, for editors and clang-tidy
+	@scripts/compile_commands.py '$(CXX) $(CPPFLAGS) $(CXXFLAGS)' $(COMPILED) > $@
+sanitized = $(MAKE) OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized
+asan:                                ## the tests again under address and undefined-behaviour checks
+	$(sanitized) test BUILD=build/asan
+# TSan looks for races alone, since OpenCV's imgcodecs loads a library that locks in two orders
+# while it starts; with a set time zone, since the C library guards reading an unset one, for each
+# line of the log, with a lock that TSan cannot see.
+tsan:                                ## tests of what has threads, under ThreadSanitizer
+	TZ=UTC0 TSAN_OPTIONS=detect_deadlocks=0 \
+	  $(sanitized) test BUILD=build/tsan OPENMP=0 TEST_ARGS='$(TSAN_ARGS)'
+# The table column links none of these libraries, so that nothing is forgiven it.
+tsan_table:                          ## the table service's tests that need no net, under TSan
+	TZ=UTC0 $(sanitized) build/tsan/tests/table BUILD=build/tsan OPENMP=0
+	TZ=UTC0 TSAN_OPTIONS='detect_deadlocks=1 second_deadlock_stack=1' \
+	  build/tsan/tests/table --seeds=200 $(TABLE_ARGS)
 # A frame that it finds is left in build/fuzz; the golden ones are where it starts.
 fuzz: build/fuzz/wire                ## damaged frames, made by libFuzzer for FUZZ_SECONDS (60)
-	@mkdir -p build/fuzz/seeds build/fuzz/corpus; for f in tests/golden/wire/*.hex; do python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("".join(l for l in open(sys.argv[1]) if l[0] != "#")))' $$f > build/fuzz/seeds/$$(basename $$f .hex); done
-	$< -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -malloc_limit_mb=64 -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/seeds
-bench: all                           ## speed and memory of the models, and what distribution costs, each beside a measure of the same run
+	@mkdir -p build/fuzz/seeds build/fuzz/corpus
+	for f in tests/golden/wire/*.hex; do sed '/^#/d' $$f | python3 -c \
+	  'import sys; sys.stdout.buffer.write(bytes.fromhex(sys.stdin.read()))' \
+	  > build/fuzz/seeds/$$(basename $$f .hex); done
+	$< -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -malloc_limit_mb=64 -rss_limit_mb=1024 \
+	  -timeout=10 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/seeds
+bench: all                           ## speed and memory of the models, and what distribution costs
 	scripts/bench.py $(BUILD)
 	$(BUILD)/tools/bench_table
 	$(BUILD)/tools/bench_cluster
@@ -121,18 +176,33 @@ bench: all                           ## speed and memory of the models, and what
 	scripts/bench_simulated.py $(BUILD)
 	scripts/bench_allreduce.py $(BUILD)
 # PYTHON is one with torch. CAFFE is BVLC Caffe's program, if it is to be timed too.
-bench_peers: all                     ## Shoal beside PyTorch on the same nets, in turns (PYTHON, CAFFE, BENCH_ARGS)
-	scripts/bench_peers.py $(BUILD) $(if $(PYTHON),--python=$(PYTHON)) $(if $(CAFFE),--caffe=$(CAFFE)) $(BENCH_ARGS)
+bench_peers: all                     ## Shoal beside PyTorch on the same nets, in turns
+	scripts/bench_peers.py $(BUILD) $(if $(PYTHON),--python=$(PYTHON)) \
+	  $(if $(CAFFE),--caffe=$(CAFFE)) $(BENCH_ARGS)
+# DESTDIR is put before PREFIX, for those who pack.
+at        = $(DESTDIR)$(PREFIX)
+PC_LIBS   = -L$${prefix}/lib -lshoal $(LDLIBS) $(if $(filter 1,$(OPENMP)),-fopenmp)
 install: all                         ## the tools, headers and library, under PREFIX
-	install -d $(PREFIX)/bin $(PREFIX)/lib/pkgconfig $(PREFIX)/include/shoal/proto
-	install $(TOOLS) $(PREFIX)/bin
-	ln -sf caffe $(PREFIX)/bin/caffe_main
-	install -m 644 $(BUILD)/libshoal.a $(PREFIX)/lib
-	cp -r include/shoal $(PREFIX)/include
-	install -m 644 $(PB_CC:.cc=.h) $(PREFIX)/include/shoal/proto
-	printf '%s\n' 'prefix=$(PREFIX)' 'Name: shoal' 'Description: trains and runs Caffe nets' 'Version: 1' 'Cflags: -I$${prefix}/include' \
-	  'Libs: -L$${prefix}/lib -lshoal $(LDLIBS) $(if $(filter 1,$(OPENMP)),-fopenmp)' > $(PREFIX)/lib/pkgconfig/shoal.pc
-bundle: all $(BUILD)/tests/all       ## a folder with the tools, the tests and their libraries, for a machine without them
+	install -d $(at)/bin $(at)/lib/pkgconfig $(at)/lib/cmake/shoal $(at)/include/shoal/proto
+	install $(TOOLS) $(at)/bin
+	ln -sf caffe $(at)/bin/caffe_main
+	install -m 644 $(BUILD)/libshoal.a $(at)/lib
+	cp -r include/shoal $(at)/include
+	install -m 644 $(PB_CC:.cc=.h) $(at)/include/shoal/proto
+	printf '%s\n' 'prefix=$(PREFIX)' 'Name: shoal' 'Description: trains and runs Caffe nets' \
+	  'Version: $(VERSION)' 'Cflags: -I$${prefix}/include' 'Libs: $(PC_LIBS)' \
+	  > $(at)/lib/pkgconfig/shoal.pc
+	sed 's|@LIBS@|$(LDLIBS) $(if $(filter 1,$(OPENMP)),-fopenmp)|' scripts/shoal-config.cmake.in \
+	  > $(at)/lib/cmake/shoal/shoal-config.cmake
+	printf '%s\n' 'set(PACKAGE_VERSION "$(VERSION)")' \
+	  'if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)' \
+	  '  set(PACKAGE_VERSION_COMPATIBLE TRUE)' 'endif()' \
+	  > $(at)/lib/cmake/shoal/shoal-config-version.cmake
+uninstall:                           ## takes away what install put under PREFIX
+	rm -f $(addprefix $(at)/bin/,$(notdir $(TOOLS)) caffe_main) $(at)/lib/libshoal.a
+	rm -f $(at)/lib/pkgconfig/shoal.pc
+	rm -rf $(at)/lib/cmake/shoal $(at)/include/shoal
+bundle: all $(BUILD)/tests/all       ## tools, tests and their libraries in a folder to carry away
 	scripts/bundle.sh $(BUILD)
 clean:                               ## forget every build
 	rm -rf build
@@ -148,64 +218,95 @@ TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Factor*:*Prefetch*:*Source*-*ASigna
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 # An archive, so that a tool has those flags alone whose file it needs.
 $(BUILD)/tools/common.a: $(TOOL_LIB) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
-$(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+$(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a
+	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 # Poseidon's name of it.
 $(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe ; ln -sf caffe $@
-$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
-$(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB) ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
-build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
-	@mkdir -p $(@D); clang++ --version > /dev/null || { echo 'make fuzz needs clang++ (apt install clang)'; exit 1; }
-	@test -n "$$(find -L $$(clang++ -print-resource-dir) -name 'libclang_rt.fuzzer-*' 2>/dev/null)" || { echo "make fuzz needs clang's libclang_rt.fuzzer (apt install libclang-rt-dev, or llvm's compiler-rt)"; exit 1; }
-	@echo '  CXX  $<'; clang++ -O1 -g -std=c++20 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -o $@
+$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
+	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
+$(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB)
+	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
+build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) \
+                 $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
+	@mkdir -p $(@D); clang++ --version > /dev/null \
+	  || { echo 'make fuzz needs clang++ (apt install clang)'; exit 1; }
+	@test -n "$$(find -L $$(clang++ -print-resource-dir) -name 'libclang_rt.fuzzer-*' 2>/dev/null)" \
+	  || { echo "make fuzz needs clang's libclang_rt.fuzzer (apt install libclang-rt-dev, or" \
+	            "llvm's compiler-rt)"; exit 1; }
+	@echo '  CXX  $<'; clang++ -O1 -g -std=c++20 -fsanitize=fuzzer,address,undefined \
+	  -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -o $@
 $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
-	@mkdir -p $(@D); command -v $(firstword $(PROTOC)) > /dev/null || { echo 'make needs $(PROTOC): scripts/install_packages.sh installs what is missing'; exit 1; }
+	@mkdir -p $(@D); command -v $(firstword $(PROTOC)) > /dev/null \
+	  || { echo 'make needs $(PROTOC): scripts/install_packages.sh installs what is missing'; exit 1; }
 	@echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
 $(BUILD)/pch/src.h.gch: private CXXFLAGS += -I.
 $(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
 $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
-	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=); $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -x c++-header $(@:.gch=) -o $@
-$(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)   # only records are many
-$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-IN_VECTORS = -O3 -fno-math-errno -fno-trapping-math -Wno-psabi   # the same numbers, in vector code; no vector leaves a file
-$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH)
+	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=)
+	@$(compile) -x c++-header $(@:.gch=) -o $@
+# Only records are many.
+$(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)
+$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC)
+	@echo '  CXX  $<'; $(compile) -c $< -o $@
+# The same numbers, in vector code; no vector leaves a file.
+IN_VECTORS = -O3 -fno-math-errno -fno-trapping-math -Wno-psabi
+updates  := $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o
+$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o: \
+  private CXXFLAGS += $(IN_VECTORS) $(ARCH)
 $(BUILD)/v4/src/shoal/ops/cpu/%.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH_V4)
-$(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
+# Updates are alike in vectors and beside them: no cut of a param changes a bit.
+$(updates): private CXXFLAGS += -ffp-contract=off
 $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
-# Objects for newer processors than the rest keep copies of inline functions and templates to themselves: of all copies the linker takes one for the whole program.
-$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/data/transform.o: private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
+# Objects for newer processors than the rest keep copies of inline functions and templates to
+# themselves: of all copies the linker takes one for the whole program.
+$(addprefix $(BUILD)/src/shoal/,ops/cpu/%.o table/update.o data/transform.o): \
+  private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
 $(if $(V4_OBJ),$(BUILD)/src/shoal/ops/cpu_kernels.o): private CPPFLAGS += -DSHOAL_CPU_V4=1
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
-$(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
-$(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): private CPPFLAGS += -DSHOAL_DNNL=1
-$(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
-$(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
-$(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
+$(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): \
+  private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
+$(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): \
+  private CPPFLAGS += -DSHOAL_DNNL=1
+$(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): \
+  private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
+$(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): \
+  private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
+$(addprefix $(BUILD)/unity/,src/shoal/ops/cuda/%.o src/shoal/tensor/cuda/%.o tests/cuda/%.o): \
+  private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
-$(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
+# The sources of a group are not headers.
+$(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage
 $(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = src
 $(BUILD)/unity/tests/%.o: private PRE = tests
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
-$(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
-$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@ $(OWN_COPIES)
-$(BUILD)/v4/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  v4/$<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/v4/kernels.o: $(V4_OBJ) scripts/join_objects.sh ; @echo '  JOIN $@'; scripts/join_objects.sh $@ $(V4_LIST) $(V4_OBJ)
+$(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC)
+	@echo '  CXX  $*'; $(compile) $(USE_PRE) -c $< -o $@
+$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC)
+	@mkdir -p $(@D); echo '  CXX  $<'; $(compile) $(USE_PRE) -c $< -o $@ $(OWN_COPIES)
+$(BUILD)/v4/%.o: %.cpp $(BUILD)/flags | $(PB_CC)
+	@mkdir -p $(@D); echo '  CXX  v4/$<'; $(compile) -c $< -o $@
+$(BUILD)/v4/kernels.o: $(V4_OBJ) scripts/join_objects.sh $(BUILD)/v4_list
+	@echo '  JOIN $@'; scripts/join_objects.sh $@ $(V4_LIST) $(V4_OBJ)
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
 $(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
 $(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
-$(BUILD)/%.o: %.cu $(BUILD)/cuda_flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
+	@mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
 define keep_words
 $(BUILD)/$(1): FORCE
 	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
 endef
 $(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(ARCH_V4) $(OPENCV)))
+$(eval $(call keep_words,v4_list,$(V4_OBJ)))
 $(eval $(call keep_words,dnnl_flags,$(DNNL)))
 $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
-.PHONY: all test soak check asan tsan tsan_table fuzz bench bench_peers install bundle clean help FORCE
+.PHONY: all test soak check format tidy asan tsan tsan_table fuzz bench bench_peers install \
+        uninstall bundle clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Shoal is built from and is not there yet. Debian or Ubuntu, as root or with sudo; asks nothing.
-# With --tests also what some tests are skipped without: an ssh server (which Debian then starts), ip, and qemu, which shows programs another processor.
+# With --tests also what some tests are skipped without: an ssh server (which Debian then starts), ip, cmake, qemu, which shows programs
+# another processor, and clang for make tidy.
 set -euo pipefail
 
 packages=(
@@ -20,7 +21,7 @@ packages=(
 )
 case "$*" in
   '') ;;
-  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user) ;;
+  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang clang-tidy) ;;
   *) echo "install_packages.sh takes --tests or nothing, and was given: $*" >&2; exit 2 ;;
 esac
 
