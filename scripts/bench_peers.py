@@ -291,10 +291,13 @@ def times_words(ours, theirs, summary):
             f'{summary["least_ratio"]:.2f}-{summary["greatest_ratio"]:.2f}']
 
 
-def print_about(about):
-    processor = about['processor']
+def print_processor(processor):
     has = ', '.join(f'{flag} {"yes" if processor[flag] else "no"}' for flag in ('avx512f', 'avx512_bf16', 'amx'))
     print(f'{processor["vendor"]} {processor["name"]}, family {processor["family"]}, model {processor["model"]}; {has}')
+
+
+def print_about(about):
+    print_processor(about['processor'])
     opencv = f'; OpenCV {about["opencv"]}' if 'opencv' in about else ''
     print(f'{about["cores"]} cores, {about["threads"]} threads, load {about["load"]:.1f} before; '
           f'PyTorch {about["torch"]}{opencv}; {about["shoal"]}')

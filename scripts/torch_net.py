@@ -165,7 +165,8 @@ class TorchNet:
                 if module.bias is not None:
                     fill(module.bias, param.block('bias_filler'))
 
-    def forward(self, data, label):
+    def outputs(self, data, label):
+        """All blobs by name, and as 'loss' the weighted sum of the losses."""
         blobs, loss = {'data': data, 'label': label}, 0
         for call, bottoms, top, weight in self.steps:
             y = call(*[blobs[b] for b in bottoms])
@@ -173,7 +174,10 @@ class TorchNet:
                 blobs[top] = y
             else:
                 loss = loss + weight * y
-        return loss
+        return {**blobs, 'loss': loss}
+
+    def forward(self, data, label):
+        return self.outputs(data, label)['loss']
 
     def param_count(self):
         """With the statistics of BatchNorm, which Caffe's nets count as params."""

@@ -1,4 +1,4 @@
-// What --help prints of a tool's flags.
+// Prints the flags of a tool for --help.
 #pragma once
 
 #include <gflags/gflags.h>
