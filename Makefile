@@ -90,7 +90,7 @@ PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp \
             src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp \
             src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp \
-            tests/opencv_test.cpp tools/common/%_flags.cpp
+            tests/net/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
             $(patsubst %.cpp,%.o,$(shell \
               scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
@@ -114,7 +114,7 @@ $(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src
 $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
 TABLE_SRC := $(call find_src,src/shoal/base src/shoal/optim src/shoal/table)
 TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
-TABLE_TESTS := bytes wire plan link link_parts link_faults simulated_link client client_retry \
+TABLE_TESTS := wire plan link link_parts link_faults simulated_link client client_retry \
             codec shard shard_input scheme scheme_vectors scheme_groups shared_memory link_memory \
             drift_barrier esync coordinator coordinator_join coordinator_rounds \
             coordinator_agreement coordinator_pace faults service service_start service_fault \
@@ -122,7 +122,7 @@ TABLE_TESTS := bytes wire plan link link_parts link_faults simulated_link client
 TABLE_SUPPORT := coordinator_rig faulty_link history job_over_tcp links messages places ports \
             simulated_cluster simulated_worker draw_case unreliable_link
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,\
-               main $(TABLE_TESTS:=_test) $(addprefix support/,$(TABLE_SUPPORT)))
+               main base/bytes_test $(TABLE_TESTS:%=table/%_test) $(addprefix support/,$(TABLE_SUPPORT)))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp \
             src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN_asan := address -fsanitize=undefined -fno-sanitize-recover=undefined
@@ -263,7 +263,7 @@ $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(addprefix $(BUILD)/src/shoal/,ops/cpu/%.o table/update.o data/transform.o): \
   private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
 $(if $(V4_OBJ),$(BUILD)/src/shoal/ops/cpu_kernels.o): private CPPFLAGS += -DSHOAL_CPU_V4=1
-$(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
+$(BUILD)/src/shoal/data/image.o $(BUILD)/tests/net/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): \
   private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 $(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): \

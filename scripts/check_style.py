@@ -27,7 +27,7 @@ VENDORS = [
     (r'glog/', ('include/shoal/base/log.h', 'src/shoal/base/log.cpp')),
     (r'gflags/', ('tools/',)),
     (r'(openblas/)?(cblas|openblas_config)\.h', ('src/shoal/ops/cpu/gemm.cpp', 'src/shoal/ops/blas_kernels.cpp')),
-    (r'opencv2?/', ('src/shoal/data/', 'tests/opencv_test.cpp', 'tests/opencv_dnn_test.cpp')),
+    (r'opencv2?/', ('src/shoal/data/', 'tests/net/opencv_test.cpp',)),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/dnnl/',)),

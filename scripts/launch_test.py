@@ -670,7 +670,7 @@ class MachinefileTest(unittest.TestCase):
 
     def test_bad_lines(self):
         """The trainer's: what it refuses, in its words."""
-        cases = re.findall(r'^ *\{any, ("(?:[^"\\]|\\.)*"), ("(?:[^"\\]|\\.)*")\},$', (SCRIPTS.parent / 'tests/machinefile_test.cpp').read_text(), re.M)
+        cases = re.findall(r'^ *\{any, ("(?:[^"\\]|\\.)*"), ("(?:[^"\\]|\\.)*")\},$', (SCRIPTS.parent / 'tests/parallel/machinefile_test.cpp').read_text(), re.M)
         self.assertGreater(len(cases), 30)
         for text, words in ((ast.literal_eval(text), ast.literal_eval(words)) for text, words in cases):
             with self.subTest(text), self.assertRaises(UsageError) as refused:

@@ -1,5 +1,5 @@
 """The machinefile as the launcher reads it: the grammar of docs/formats.md, and the words of src/shoal/parallel/machinefile.cpp about what is
-wrong with one, so that a file is refused before anything is started and not by every process. tests/machinefile_test.cpp has the cases of both."""
+wrong with one, so that a file is refused before anything is started and not by every process. tests/parallel/machinefile_test.cpp has the cases of both."""
 import math
 import re
 import socket
