@@ -55,7 +55,7 @@ CALLS = [
     (r'(?<!operator )\bnew\b\s*[\w:(<]', (), 'own it: a value or std::make_unique'),
     (r'(?<!operator )(?<!=)(?<!= )\bdelete\b\s*(\[\s*\])?\s*[\w:(*]', (), 'own it: a value or std::unique_ptr'),
 ]
-# Words no name is made of; the glossary in docs/design.md has one for each idea.
+# Words no name is made of; the glossary in docs/internals/design.md has one for each idea.
 NAMES = {'node', 'customer', 'app', 'bg', 'comm', 'mgr', 'util', 'utils'}
 # LMDB's own nodes; MPI's and NCCL's own names; Caffe's bg_threshold.
 NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/layers/window_data', 'src/shoal/parallel/mpi_sum', 'src/shoal/ops/cuda/nccl', 'tests/cuda/fake_nccl')

@@ -371,7 +371,7 @@ def report(arguments, trials, pictures, seconds):
 
 def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--cluster', required=True, help='a prototxt: docs/simulate.md')
+    parser.add_argument('--cluster', required=True, help='a prototxt: docs/simulating-a-cluster.md')
     parser.add_argument('--solver', required=True, help='a prototxt, as for train')
     parser.add_argument('--schemes', default='', help='default: all that there are')
     parser.add_argument('--out', required=True, help='the folder of the report')

@@ -1,4 +1,4 @@
-"""Reads what a run wrote of itself: metrics.*.jsonl (docs/metrics.md), or ESync's iter-N.txt. For the scripts that draw and sum up."""
+"""Reads what a run wrote of itself: metrics.*.jsonl (docs/reference/metrics.md), or ESync's iter-N.txt. For the scripts that draw and sum up."""
 import bisect
 import json
 import math

@@ -1,4 +1,4 @@
-"""Draws the pictures of runs' metrics (docs/metrics.md) for plot.py, one run or many side by side, with matplotlib."""
+"""Draws the pictures of runs' metrics (docs/reference/metrics.md) for plot.py, one run or many side by side, with matplotlib."""
 import importlib.util
 import itertools
 import os

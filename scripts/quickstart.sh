@@ -48,6 +48,6 @@ What to try next:
   $tools/test --model=models/lenet/train_val.prototxt --source=$out/digits_test_datumfile --weights=$out/lenet_iter_2000.caffemodel --iterations=20
   examples/mnist/train_lenet.sh         real digits, 99 % (downloads MNIST, or set SHOAL_DATA_DIR)
   examples/cifar10/train_quick.sh       small colour images, 10 classes
-  examples/cluster/run.sh               the same by four processes, with three degrees of patience; docs/cluster.md is about machines
+  examples/cluster/run.sh               the same by four processes, with three degrees of patience; docs/training-on-a-cluster.md is about machines
   your own net                          write train_val.prototxt and solver.prototxt as for Caffe, then $tools/train --solver=...
 END

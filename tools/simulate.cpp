@@ -1,4 +1,4 @@
-// Trains a net on a simulated cluster (docs/simulate.md).
+// Trains a net on a simulated cluster (docs/simulating-a-cluster.md).
 #include <gflags/gflags.h>
 
 #include <chrono>
@@ -36,9 +36,9 @@ DEFINE_uint64(seed, 1, "of the network and the times of computing");
 DEFINE_int32(threads, 0,
              "workers that really compute at once; 0: OMP_NUM_THREADS or all cores; the results do "
              "not depend on it");
-DEFINE_string(
-    out, "",
-    "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
+DEFINE_string(out, "",
+              "a folder for the run's files: metrics.<worker>.jsonl (docs/reference/metrics.md) "
+              "and summary.md");
 DEFINE_bool(
     dry, false,
     "simulate without numbers: nothing is learned and no data is read, so a thousand workers "

@@ -38,7 +38,7 @@ def datum(channels, height, width, pixels, label):
 
 
 def write_record(file, number, value):
-    """Adds a record to a datumfile (docs/formats.md)."""
+    """Adds a record to a datumfile (docs/reference/formats.md)."""
     key = b'%08d' % number
     file.write(struct.pack('<II', len(key) + len(value) + 8, len(key)) + key + struct.pack('<I', len(value)) + value)
 

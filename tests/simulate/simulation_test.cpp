@@ -101,7 +101,7 @@ TEST(Simulation, LearnsUnderEverySchemeAndCountsWhatItDoes) {
   }
 }
 
-// Lines as docs/metrics.md has them, in virtual seconds.
+// Lines as docs/reference/metrics.md has them, in virtual seconds.
 // Weights by steps add up to more than 1, which only a move of params may be multiplied by.
 TEST(Simulation, RunningSumsAreAveragedHoweverParamsAreWeighed) {
   SolverParameter param =

@@ -50,7 +50,7 @@ DEFINE_string(exchange, "",
               "AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT, MPI or NCCL: how "
               "gradients travel between "
               "workers; then, for layers by name or type, others: \"AUTO,fc8=TABLE\". "
-              "docs/exchanges.md");
+              "docs/choosing-an-exchange.md");
 DEFINE_bool(svb, false, "Poseidon's: the same as --exchange=FACTORS");
 DEFINE_string(data_sharding, "",
               "a file with the workers' shares of the data, a line \"begin end\" each, in "

@@ -311,7 +311,7 @@ void warn_of_job_flags() {
   if (!idle.empty())
     LOG(WARNING) << join(idle) << (idle.size() == 1 ? " has" : " have")
                  << " no effect on a process that trains alone; --machinefile, --num_clients or a "
-                    "launcher makes it one of a job (docs/cluster.md)";
+                    "launcher makes it one of a job (docs/training-on-a-cluster.md)";
 }
 
 Status serve(table::Service& service) {

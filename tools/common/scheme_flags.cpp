@@ -10,7 +10,7 @@
 
 DEFINE_string(scheme, "",
               "when workers wait for each other: bsp, ssp, async, and those of "
-              "docs/consistency.md; default: the solver's, or bsp");
+              "docs/choosing-a-scheme.md; default: the solver's, or bsp");
 DEFINE_string(staleness, "",
               "how many clocks a worker may be ahead of the slowest, or unbounded; alone it means "
               "--scheme=ssp");

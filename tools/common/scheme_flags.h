@@ -6,7 +6,8 @@
 namespace shoal {
 
 // Every field of SchemeParameter, under its own name and under those that SpeeDO, MXNet-G and ESync
-// have for it. docs/consistency.md explains them. Throws ConfigError for two names that differ.
+// have for it. docs/choosing-a-scheme.md explains them. Throws ConfigError for two names that
+// differ.
 parallel::SchemeFlags scheme_flags();
 // The field that a flag of these sets ("moving_rate" of movingRate); "": there is no such flag.
 std::string scheme_field_of(const std::string& flag);

@@ -1,4 +1,4 @@
-// Defines the errors, one kind for each way to mend them (docs/design.md, "Errors"):
+// Defines the errors, one kind for each way to mend them (docs/internals/design.md, "Errors"):
 //   mistake of the programmer     CHECK (base/log.h) aborts with the values
 //   mistake of the user           ConfigError, thrown only while something is built
 //   failure of a GPU              DeviceError, thrown at any time

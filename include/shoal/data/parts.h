@@ -1,5 +1,5 @@
 // Names the parts of a divided source, one a client: <source>_0, <source>_1, ..., and
-// <source>_parts.json, which lists them. See docs/formats.md.
+// <source>_parts.json, which lists them. See docs/reference/formats.md.
 #pragma once
 
 #include <string>

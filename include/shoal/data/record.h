@@ -1,6 +1,6 @@
 // Reads and writes files of records (key, value), where a value is a serialised Datum: one
-// interface for all formats. Formats: docs/formats.md. A back end is one file in src/shoal/data and
-// one line in src/shoal/data/open.cpp.
+// interface for all formats. Formats: docs/reference/formats.md. A back end is one file in
+// src/shoal/data and one line in src/shoal/data/open.cpp.
 #pragma once
 
 #include <cstddef>

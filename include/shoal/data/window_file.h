@@ -1,5 +1,5 @@
 // Reads window files: pictures, and windows in them with a label and an overlap each, as R-CNN
-// writes them. Format: docs/formats.md.
+// writes them. Format: docs/reference/formats.md.
 #pragma once
 
 #include <cstdint>

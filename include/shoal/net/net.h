@@ -49,7 +49,8 @@ struct NetMemory {
   std::size_t blobs_unshared = 0;  // and would take without it
 };
 
-// The part of a pass whose work on the device is recorded (design.md, "Devices, tensors, ops").
+// The part of a pass whose work on the device is recorded (docs/internals/design.md, "Devices,
+// tensors, ops").
 struct RecordedWork {
   int stretches = 0, layers = 0;
   // layers that are called in each pass, and why; empty until recordings begin

@@ -37,10 +37,10 @@ struct Process {
 enum class HostfileFormat { kAuto, kPoseidon, kOpenMpi, kHorovod, kDeepSpeed, kMxnet, kMpich };
 std::optional<HostfileFormat> hostfile_format_named(std::string_view name);
 
-// The processes of a machinefile (docs/formats.md): in the order of ids, slots made processes of
-// their own. Errors (kUsage) name the file and all lines concerned: duplicate or missing ids,
-// duplicate host:port, an unknown key (the nearest known named), a port out of range, an ambiguous
-// "host:N" (of which the format tells ssh port from slots), no lines.
+// The processes of a machinefile (docs/reference/formats.md): in the order of ids, slots made
+// processes of their own. Errors (kUsage) name the file and all lines concerned: duplicate or
+// missing ids, duplicate host:port, an unknown key (the nearest known named), a port out of range,
+// an ambiguous "host:N" (of which the format tells ssh port from slots), no lines.
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,
                                                HostfileFormat format = HostfileFormat::kAuto);
 

@@ -1,5 +1,5 @@
 // A worker's rounds as ESync logs them: <directory>/iter-1.txt, iter-2.txt ..., an object of JSON
-// each (docs/metrics.md).
+// each (docs/reference/metrics.md).
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Writes what every worker of a run did in each clock, and the values of displays and tests, as
-// lines of JSON that grow while it runs: docs/metrics.md is the format. All seconds are those of
-// the clock that the caller measures by: the system's, or a simulation's.
+// lines of JSON that grow while it runs: docs/reference/metrics.md is the format. All seconds are
+// those of the clock that the caller measures by: the system's, or a simulation's.
 #pragma once
 
 #include <cstdint>

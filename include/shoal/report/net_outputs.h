@@ -1,5 +1,5 @@
-// A run's numbers as tables, in Poseidon's columns (docs/formats.md): <prefix>.train.csv and
-// <prefix>.test<i>.csv grow by a line for every display and test and are on the disk after it;
+// A run's numbers as tables, in Poseidon's columns (docs/reference/formats.md): <prefix>.train.csv
+// and <prefix>.test<i>.csv grow by a line for every display and test and are on the disk after it;
 // <prefix>.netoutputs holds all of them one after another, as Poseidon writes it.
 #pragma once
 

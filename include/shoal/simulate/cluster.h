@@ -1,5 +1,5 @@
 // Describes a simulated cluster: its processes, how long they compute, and the network between
-// them. docs/simulate.md.
+// them. docs/simulating-a-cluster.md.
 #pragma once
 
 #include "shoal/base/random.h"

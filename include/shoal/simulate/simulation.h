@@ -46,9 +46,9 @@ struct SimulationOptions {
   int threads = 1;  // how many workers compute at once in real time
   // Rows are placed by the time that they take their servers, and not by bytes.
   bool by_time = false;
-  // A folder for metrics.<worker>.jsonl (docs/metrics.md), or "".
+  // A folder for metrics.<worker>.jsonl (docs/reference/metrics.md), or "".
   std::string out{};
-  // A folder for ESync's logs (docs/metrics.md), or "".
+  // A folder for ESync's logs (docs/reference/metrics.md), or "".
   std::string esync_logs{};
   // Without numbers: nothing is computed or learned, no data is read, and messages have only sizes.
   // Losses are 0, and there are no scores.

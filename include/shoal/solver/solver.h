@@ -111,7 +111,7 @@ class Solver {
   std::int64_t items_per_update() const;
   double own_items() const;  // of this member's nets among them
   // Of the last iteration's first local step, the mean of its passes. Where iterations are queued
-  // ahead (docs/gpu.md), an action that is asked sees that of the iteration before; so it is with
+  // ahead (docs/gpus.md), an action that is asked sees that of the iteration before; so it is with
   // smoothed_loss().
   float last_loss() const { return last_loss_; }
   // mean of the last average_loss iterations

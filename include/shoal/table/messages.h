@@ -1,5 +1,5 @@
-// The messages between the processes of a job, as values. docs/protocol.md and wire.h have their
-// bytes.
+// The messages between the processes of a job, as values. docs/reference/protocol.md and wire.h
+// have their bytes.
 #pragma once
 
 #include "shoal/base/error.h"
@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 // The purpose of a connection. A process opens one connection for each purpose.
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
-// Of all frames but the first messages; docs/protocol.md has what each version changed.
+// Of all frames but the first messages; docs/reference/protocol.md has what each version changed.
 inline constexpr std::uint8_t kProtocolVersion = 9;
 
 // ---- the first messages of a connection; the accepting process speaks first ----

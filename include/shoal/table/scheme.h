@@ -189,8 +189,8 @@ class Scheme : public SchemeTraits {
 };
 
 // A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2",
-// "async payload=delta local_steps=5". docs/consistency.md has them all; bsp is ssp 0 and async is
-// ssp unbounded. Errors (kConfig) list what is known.
+// "async payload=delta local_steps=5". docs/choosing-a-scheme.md has them all; bsp is ssp 0 and
+// async is ssp unbounded. Errors (kConfig) list what is known.
 Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
 using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(std::string_view words)>;
 std::vector<std::string> scheme_names();

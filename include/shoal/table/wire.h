@@ -1,4 +1,4 @@
-// Messages as bytes: docs/protocol.md, which this follows to the byte.
+// Messages as bytes: docs/reference/protocol.md, which this follows to the byte.
 //
 // A frame is a header of 24 bytes, then the message's fields, then, for messages that carry a row's
 // numbers, a payload to the end. Everything is little-endian. The crc32c covers all of the frame

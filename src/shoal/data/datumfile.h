@@ -1,5 +1,5 @@
 // Reads datumfiles: records one after the other, little-endian, without header, index or checksum
-// (docs/formats.md):
+// (docs/reference/formats.md):
 //   u32 record_size = key_size + value_size + 8 | u32 key_size | key | u32 value_size | value
 // Every size is checked against the others and against the file before anything is kept, which its
 // inventors do not do.

@@ -1,5 +1,5 @@
 // Bodies of questions to the coordinator and of their answers, beside those of messages.h;
-// docs/protocol.md has their bytes.
+// docs/reference/protocol.md has their bytes.
 #pragma once
 
 #include "shoal/table/messages.h"

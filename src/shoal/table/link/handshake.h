@@ -1,5 +1,5 @@
 // The first messages of a connection as a pure state machine, in which each end says what it is
-// and proves that it knows the job's token. docs/protocol.md, "Handshake".
+// and proves that it knows the job's token. docs/reference/protocol.md, "Handshake".
 #pragma once
 
 #include "shoal/table/link/link.h"

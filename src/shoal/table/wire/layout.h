@@ -1,5 +1,5 @@
-// The fields of each message, in their order on the wire: docs/protocol.md. One list for both
-// directions: `io` is a Writer or a Reader.
+// The fields of each message, in their order on the wire: docs/reference/protocol.md. One list for
+// both directions: `io` is a Writer or a Reader.
 #pragma once
 
 #include <concepts>
