@@ -8,9 +8,10 @@
 ifeq ($(origin CXX),default)
 CXX      := g++
 endif
-VERSION  := 0.2.0
 BUILD    ?= build/release
 PREFIX   ?= /usr/local
+VERSION  := $(shell \
+              sed -n 's/.*kVersion = "\(.*\)".*/\1/p' include/shoal/base/version.h 2>/dev/null)
 OPT      ?= -O2 -g1
 # UNITY: lines of source that are compiled together. TEST_OPT: how the tests themselves are
 # compiled, after OPT; the library keeps OPT.

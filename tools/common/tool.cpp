@@ -19,13 +19,13 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/base/version.h"
 #include "shoal/ops/cpu_kernels.h"
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal {
 namespace {
 
-constexpr const char* kVersion = "shoal 0.1.0";
 constexpr std::string_view kPrefix = "SHOAL_";  // of variables that stand for flags
 
 struct CommandLine {
@@ -165,7 +165,7 @@ ops::CpuKernels kernels_of_flags() {
 }
 
 void print_version() {
-  std::printf("%s\nCPU kernels: %s\n", kVersion, ops::describe_cpu_kernels().c_str());
+  std::printf("shoal %s\nCPU kernels: %s\n", kVersion, ops::describe_cpu_kernels().c_str());
 }
 
 }  // namespace
