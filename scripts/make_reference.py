@@ -11,7 +11,10 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+
+from wrap_docs import wrapped
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAG = re.compile(r'  --(\w+)  (.*) \((\w+), default (.*)\)$')
@@ -61,6 +64,17 @@ def read_help(text):
     return '\n'.join(usage).strip(), groups
 
 
+def narrow(usage):
+    """The usage with lines of at most 120 columns; the commands, which come first, and indented lines stay lines of their own."""
+    paragraphs = []
+    for paragraph in usage.split('\n\n'):
+        lines = paragraph.splitlines()
+        if paragraphs and not any(line.startswith(' ') for line in lines):
+            lines = [' '.join(lines)]
+        paragraphs.append('\n'.join(textwrap.fill(line, 120, subsequent_indent='    ' * (not paragraphs)) for line in lines))
+    return '\n\n'.join(paragraphs)
+
+
 def flag_rows(flags):
     return [(f'`--{name}`', kind, '' if default == '""' else f'`{default}`', cell(meaning))
             for name, (meaning, kind, default) in sorted(flags.items())]
@@ -81,7 +95,7 @@ def flags_page(tools):
              'bool, and `--noflag` clears it. Every flag `--x_y` is also the variable `SHOAL_X_Y`; the command line wins.',
              'Each tool also has `--help`, `--version` and `--v=N`, how much detail the log holds.', '', '## Tools', '']
     for name, (usage, groups) in helps.items():
-        lines += [f'### {name}', '', '```', usage, '```', '']
+        lines += [f'### {name}', '', '```', narrow(usage), '```', '']
         if 'Flags' in groups:
             lines += table(('flag', 'type', 'default', 'meaning'), flag_rows(groups['Flags'])) + ['']
         if more := [title.partition(' (')[0] for title in groups if title != 'Flags']:
@@ -94,7 +108,7 @@ def flags_page(tools):
             lines += [f'* `--{name}`' for name in sorted(flags)] + ['']
         else:
             lines += table(('flag', 'type', 'default', 'meaning'), flag_rows(flags)) + ['']
-    return '\n'.join(lines).rstrip() + '\n'
+    return wrapped('\n'.join(lines).rstrip() + '\n')
 
 
 # --- solver.md
@@ -141,7 +155,7 @@ def solver_page():
             shown = ', '.join(enums[base]) if base in enums else kind
             rows.append((f'`{name}`', number, cell(shown), f'`{default}`' if default not in ('', '""') else '', cell(meaning)))
         lines += [f'## {title}', '', words, ''] + table(('field', 'number', 'type', 'default', 'meaning'), rows) + ['']
-    return '\n'.join(lines).rstrip() + '\n'
+    return wrapped('\n'.join(lines).rstrip() + '\n')
 
 
 # --- what is checked besides
