@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what was built into a scratch folder, and builds examples/embed and examples/cpp_classification with that alone: headers,
-# library and pkg-config file must suffice. Runs the former. Then a CMake project links the library, a staged install goes to DESTDIR,
+# library and pkg-config file must suffice. Runs classify. Then a CMake project links the library, a staged install goes to DESTDIR,
 # and uninstall leaves nothing. usage: install_test.sh [BUILD]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,7 +11,7 @@ trap 'rm -rf "$prefix"' EXIT
 installed() { make --no-print-directory -C "$root" "$1" BUILD="$build" PREFIX="$prefix" "${@:2}" >/dev/null; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
 installed install
-cp examples/embed/classify.cpp examples/cpp_classification/classification.cpp models/lenet/deploy.prototxt "$prefix"
+cp examples/embed/classify.cpp examples/embed/train.cpp examples/cpp_classification/classification.cpp models/lenet/deploy.prototxt "$prefix"
 cd "$prefix"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 # Each public header stands alone, and so do the schemas' headers.
@@ -20,6 +20,7 @@ read -ra flags <<<"$(pkg-config --cflags shoal)"
 read -ra libraries <<<"$(pkg-config --libs shoal)"
 g++ -std=c++20 -fsyntax-only "${flags[@]}" every.cpp
 g++ -std=c++20 "${flags[@]}" classify.cpp "${libraries[@]}" -o classify
+g++ -std=c++20 "${flags[@]}" train.cpp "${libraries[@]}" -o train
 g++ -std=c++20 "${flags[@]}" -isystem /usr/include/opencv4 classification.cpp "${libraries[@]}" -lopencv_imgcodecs -lopencv_imgproc -lopencv_core \
   -o classification
 scores=$(./classify deploy.prototxt 2>/dev/null)
