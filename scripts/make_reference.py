@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the pages of docs/reference that say what the code says: flags.md, of the tools' --help, and solver.md, of the schemas.
+"""Writes the pages of docs/reference that say what the code says: flags.md, of the tools' --help=all, and solver.md, of the schemas.
 
   scripts/make_reference.py [BUILD]           writes them anew; BUILD is build/release
   scripts/make_reference.py --check [BUILD]   writes nothing: names each page that is not what it would write, a version of CHANGELOG.md or
-                                              of the tools that is not include/shoal/base/version.h's, and each link of a document that
-                                              leads nowhere; ends with 1 if there is any
+                                              of the tools that is not include/shoal/base/version.h's, each link of a document that
+                                              leads nowhere, and prose that wrap_docs.py would wrap; ends with 1 if there is any
 """
 import argparse
 import os
@@ -18,7 +18,9 @@ from wrap_docs import wrapped
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAG = re.compile(r'  --(\w+)  (.*) \((\w+), default (.*)\)$')
-NO_EFFECT = 'Taken from other programs, without effect here'
+# Pages whose prose is not wrapped yet. The list shrinks.
+LONG_LINES = ('docs/cpus.md', 'docs/internals/design.md')
+COLUMNS = ('flag', 'type', 'default', 'meaning')
 FIELD = re.compile(r'(optional|repeated) ([\w.]+) (\w+) = (\d+)\s*(?:\[default = ([^]]*)\])?;')
 MESSAGES = {  # of solver.proto, in the order of the page: the title and what stands under it
     'SolverParameter': ('The solver', 'The fields of a solver file.'),
@@ -54,7 +56,7 @@ def read_help(text):
         flag = FLAG.match(line)
         if flag and title:
             groups[title][flag[1]] = flag.groups()[1:]
-        elif line.startswith(('  --v=N', 'Each flag may also')):
+        elif line.startswith(('  --v=N', '  --help=', 'Each flag may also')):
             title = None
         elif re.fullmatch(r'\S.*:', line) and usage and usage[-1] == '':
             title = line[:-1]
@@ -82,32 +84,34 @@ def flag_rows(flags):
 
 def flags_page(tools):
     names = sorted(path.stem for path in (ROOT / 'tools').glob('*.cpp'))
-    helps = {name: read_help(run(tools / name, '--help')) for name in names}
-    shared, takers = {}, {}
+    helps = {name: read_help(run(tools / name, '--help=all')) for name in names}
+    shared, takers, others = {}, {}, {}
     for name, (_, groups) in helps.items():
         for title, flags in groups.items():
             if title != 'Flags':
                 shared.setdefault(title, {}).update(flags)
                 takers.setdefault(title, []).append(name)
+        listed = {flag for flags in groups.values() for flag in flags}
+        for flags in read_help(run(tools / name, '--help=compat'))[1].values():
+            others.update({flag: words for flag, words in flags.items() if flag not in listed})
     lines = ['# Flags', '', 'For those who type commands: every flag of every tool.', '',
-             'This page is made from the tools\' `--help` by `scripts/make_reference.py`.', '',
+             'This page is made from the tools\' `--help=all` by `scripts/make_reference.py`.', '',
              'A flag takes one dash or two, `-` or `_` within its name, and its value behind `=` or as the next word. `--flag` alone sets a',
              'bool, and `--noflag` clears it. Every flag `--x_y` is also the variable `SHOAL_X_Y`; the command line wins.',
              'Each tool also has `--help`, `--version` and `--v=N`, how much detail the log holds.', '', '## Tools', '']
     for name, (usage, groups) in helps.items():
         lines += [f'### {name}', '', '```', narrow(usage), '```', '']
         if 'Flags' in groups:
-            lines += table(('flag', 'type', 'default', 'meaning'), flag_rows(groups['Flags'])) + ['']
-        if more := [title.partition(' (')[0] for title in groups if title != 'Flags']:
-            lines += ['Also the flags ' + ', '.join(f'"{title}"' for title in more) + ' below.', '']
+            lines += table(COLUMNS, flag_rows(groups['Flags'])) + ['']
+        if more := [f'"{title.partition(" (")[0]}"' for title in groups if title != 'Flags']:
+            lines += [f'Also the flags {", ".join(more)} below.', '']
     lines += ['## Flags of several tools', '']
     for title, flags in shared.items():
         lines += [f'### {title.partition(" (")[0]}', '', 'Of ' + ', '.join(f'`{name}`' for name in takers[title]) + '.', '']
-        if title == NO_EFFECT:
-            lines += ['These are accepted so that old command lines keep working.', '']
-            lines += [f'* `--{name}`' for name in sorted(flags)] + ['']
-        else:
-            lines += table(('flag', 'type', 'default', 'meaning'), flag_rows(flags)) + ['']
+        lines += table(COLUMNS, flag_rows(flags)) + ['']
+    if others:
+        lines += ['## Flags of other systems', '', 'Old command lines keep working by these: [coming from](../coming-from.md).', '']
+        lines += table(COLUMNS, flag_rows(others))
     return wrapped('\n'.join(lines).rstrip() + '\n')
 
 
@@ -170,27 +174,36 @@ def wrong_versions(tools):
         yield f'{tools}/train says "{built}", and the version is {version}'
 
 
-def anchors(page):
+def anchors_of(text):
     """The places in a page that a link can name: as GitHub makes them of headings."""
-    found = set()
-    for heading in re.findall(r'^#+ (.*)', re.sub(r'^```.*?^```', '', page.read_text(), flags=re.DOTALL | re.MULTILINE), re.MULTILINE):
-        found.add(re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-'))
-    return found
+    headings = re.findall(r'^#+ (.*)', re.sub(r'^```.*?^```', '', text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
+
+
+def pages():
+    listed = subprocess.run(['git', '-C', str(ROOT), 'ls-files', '-co', '--exclude-standard', '*.md'], capture_output=True, text=True)
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
 def broken_links():
-    listed = subprocess.run(['git', '-C', str(ROOT), 'ls-files', '-co', '--exclude-standard', '*.md'], capture_output=True, text=True)
-    for name in listed.stdout.splitlines():
-        page = ROOT / name
-        for target in re.findall(r'\]\(([^)\s]+)\)', page.read_text()) if page.is_file() else ():
+    for page in pages():
+        name, text = page.relative_to(ROOT), page.read_text()
+        for target in re.findall(r'\]\(([^)\s]+)\)', re.sub(r'^```.*?^```|`[^`\n]*`', '', text, flags=re.DOTALL | re.MULTILINE)):
             path, _, anchor = target.partition('#')
+            there = (page.parent / path).resolve() if path else page
             if re.match(r'\w+:', target):
                 continue
-            there = (page.parent / path).resolve() if path else page
             if not there.exists():
                 yield f'{name}: a link to {target}, which is not there'
-            elif anchor and there.suffix == '.md' and anchor not in anchors(there):
+            elif anchor and there.suffix == '.md' and anchor not in anchors_of(there.read_text()):
                 yield f'{name}: a link to {target}, and {there.name} has no such heading'
+
+
+def long_lines():
+    for page in pages():
+        name = str(page.relative_to(ROOT))
+        if (name.startswith('docs/') or '/' not in name) and name not in LONG_LINES and wrapped(page.read_text()) != page.read_text():
+            yield f'{name}: run scripts/wrap_docs.py {name}'
 
 
 def main():
@@ -209,7 +222,7 @@ def main():
         elif not page.exists() or page.read_text() != text:
             wrong.append(f'docs/reference/{name} is stale: run scripts/make_reference.py')
     if arguments.check:
-        wrong += [*wrong_versions(tools), *broken_links()]
+        wrong += [*wrong_versions(tools), *broken_links(), *long_lines()]
     print('\n'.join(wrong) if wrong else 'reference pages: current' if arguments.check else 'reference pages: written')
     sys.exit(1 if wrong else 0)
 

@@ -33,7 +33,8 @@ step() {
 step "packages" scripts/install_packages.sh ${TEST_PACKAGES:+--tests} || finish
 step "build" make -j"$jobs" BUILD="$build" all "$build/tests/all" || finish
 step "style (make check)" make --no-print-directory check
-step "reference pages, version and links (scripts/make_reference.py writes the pages)" python3 scripts/make_reference.py --check "$build"
+step "documents (scripts/make_reference.py --check)" python3 scripts/make_reference.py --check "$build"
+step "scripts of documents" python3 scripts/make_reference_test.py
 step "style checker's own test" python3 scripts/check_style.py --self-test
 step "Makefile" python3 scripts/makefile_test.py
 step "test runner" python3 scripts/run_tests_test.py

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 WIDTH = 120
-NO_BREAK = '\1'   # stands for a blank within code
+NO_BREAK = '\1'   # stands for a blank within code, and before what would begin an item
 ITEM = re.compile(r'(\s*)([*-]|\d+\.)\s+(?=\S)')
 AS_IT_IS = re.compile(r'\s*\||#|\s*$|<|!\[')   # a table, a heading, a blank line, HTML, a picture
 
@@ -19,7 +19,7 @@ def wrapped(text):
 
     def end():
         if block:
-            whole = re.sub(r'`[^`]*`', lambda span: span.group().replace(' ', NO_BREAK), ' '.join(block))
+            whole = re.sub(r'`[^`]*`| (?=([*-]|\d+\.)( |$))', lambda kept: kept.group().replace(' ', NO_BREAK), ' '.join(block))
             lines.extend(line.replace(NO_BREAK, ' ') for line in textwrap.wrap(
                 whole, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False))
             block.clear()
