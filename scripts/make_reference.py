@@ -3,8 +3,9 @@
 
   scripts/make_reference.py [BUILD]           writes them anew; BUILD is build/release
   scripts/make_reference.py --check [BUILD]   writes nothing: names each page that is not what it would write, a version of CHANGELOG.md or
-                                              of the tools that is not include/shoal/base/version.h's, each link of a document that
-                                              leads nowhere, and prose that wrap_docs.py would wrap; ends with 1 if there is any
+                                              of the tools that is not include/shoal/base/version.h's, exit codes that their page lacks,
+                                              links of documents that lead nowhere, and prose that wrap_docs.py would wrap; ends with 1
+                                              if there is any
 """
 import argparse
 import os
@@ -174,6 +175,14 @@ def wrong_versions(tools):
         yield f'{tools}/train says "{built}", and the version is {version}'
 
 
+def missing_codes():
+    listed = re.findall(r'^\| (\d+) \|', (ROOT / 'docs/reference/exit-codes.md').read_text(), re.MULTILINE)
+    codes = re.search(r'enum class Code \{(.*?)\};', (ROOT / 'include/shoal/base/error.h').read_text(), re.DOTALL)[1]
+    for name, number in re.findall(r'(k\w+) = (\d+)', codes):
+        if number not in listed:
+            yield f'docs/reference/exit-codes.md lacks {number}, {name}'
+
+
 def anchors_of(text):
     """The places in a page that a link can name: as GitHub makes them of headings."""
     headings = re.findall(r'^#+ (.*)', re.sub(r'^```.*?^```', '', text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
@@ -222,7 +231,7 @@ def main():
         elif not page.exists() or page.read_text() != text:
             wrong.append(f'docs/reference/{name} is stale: run scripts/make_reference.py')
     if arguments.check:
-        wrong += [*wrong_versions(tools), *broken_links(), *long_lines()]
+        wrong += [*wrong_versions(tools), *missing_codes(), *broken_links(), *long_lines()]
     print('\n'.join(wrong) if wrong else 'reference pages: current' if arguments.check else 'reference pages: written')
     sys.exit(1 if wrong else 0)
 
