@@ -13,6 +13,7 @@ from pathlib import Path
 
 import bench_peers
 import torch_net
+import torch_train
 
 ROOT = Path(__file__).resolve().parent.parent
 CLEARED = ('OPENBLAS_CORETYPE', 'OPENBLAS_L2_SIZE')
@@ -257,6 +258,23 @@ class Parts(unittest.TestCase):
         self.assertEqual({net: batches[net] for net in bench_peers.ITERATIONS},
                          {'lenet': 64, 'cifar10_quick': 100, 'cifar10_full': 100, 'caffenet': 32, 'googlenet': 16, 'resnet18': 16,
                           'resnet50': 16, 'vgg16': 16})
+
+    def test_records_of_a_datumfile(self):
+        # the example of the page of formats, twice: 1 x 1 x 2 pixels 01 ff with label 7
+        record = bytes.fromhex('1900000005000000' '3030303030' '0c000000' '080110011802220201ff2807')
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / 'set'
+            path.write_bytes(2 * record)
+            datums = [torch_train.fields_of(value) for value in torch_train.records_of(path)]
+        self.assertEqual(datums, 2 * [{1: 1, 2: 1, 3: 2, 4: b'\x01\xff', 5: 7}])
+        self.assertEqual(torch_train.varint(b'\xac\x02', 0), (300, 2))
+
+    def test_learning_rates(self):
+        inv = torch_net.parse('base_lr: 0.01 lr_policy: "inv" gamma: 0.0001 power: 0.75')
+        self.assertAlmostEqual(torch_train.rate_of(inv, 5000), 0.01 * 1.5 ** -0.75)
+        self.assertEqual(torch_train.rate_of(torch_net.parse('base_lr: 2 lr_policy: "fixed"'), 9), 2)
+        with self.assertRaisesRegex(torch_net.Failure, 'lr_policy "step" is not known here'):
+            torch_train.rate_of(torch_net.parse('base_lr: 2 lr_policy: "step"'), 9)
 
     def test_text_format(self):
         top = torch_net.parse('a: 1 # words\nb { c: "x # y", d: [1, 2.5] } b: { c: WORD }\ne: true')
