@@ -6,6 +6,7 @@ LAYERS = 'base:\ntensor: base\nops: base tensor\nlayers: base tensor ops\ndata: 
 FACTORY = '#include "shoal/layers/layer.h"\nstd::unique_ptr<Layer> make_%s(const LayerParameter& p) { return std::make_unique<%s>(p); }\n'
 TREE = {
     'src/shoal/LAYERS': LAYERS,
+    'src/shoal/base/secret.h': '// Holds what base alone knows.\n',
     'src/shoal/layers/layers.def': 'LAYER(Concat)\nLAYER(Crop)\n',
     'src/shoal/layers/concat.cpp': FACTORY % ('Concat', 'Concat'),
     'src/shoal/layers/crop.cpp': FACTORY % ('Crop', 'Crop'),
@@ -109,6 +110,11 @@ BAD = [
     ('src/shoal/base/ab.cpp', '#include "../base/error.h"\n', 'include by the full path'),
     ('src/shoal/base/ac.cpp', 'void f() {\n  a_ = a, b_ = b;\n}\n', 'ac.cpp:2: two statements joined'),
     ('src/shoal/base/ad.cpp', '// Who waits.\nint f();\n' * 1000, 'a comment names its subject'),
+    ('src/shoal/tensor/b.cpp', '#include "shoal/base/secret.h"\n', 'shoal/base/secret.h is private to base'),
+    ('include/shoal/base/e.h', '#include "shoal/base/secret.h"\n', 'shoal/base/secret.h is private to base'),
+    ('include/shoal/base/f.h', 'int f();\n', 'f.h: no other module, tool or public header includes it'),
+    ('src/shoal/INTERFACES', 'base: secret.h\n', 'no other module includes it'),
+    ('src/shoal/optim/b.cpp', ('int ' + 'a' * 90 + ';\n') * 300, 'optim: 28200 characters of code, more than'),
     ('.clang-format', 'BasedOnStyle: Google\n', 'crop.cpp: run clang-format'),
     ('src/shoal/layers/tile.cpp', FACTORY % ('Tile', 'Tile'), 'make_Tile has no line in layers.def'),
     ('src/shoal/layers/layers.def', 'LAYER(Crop)\nLAYER(Concat)\n', 'the list is alphabetical'),
