@@ -106,6 +106,10 @@ LIB_OBJ  += $(if $(V4_OBJ),$(BUILD)/v4/kernels.o)
 V4_LIST  := --only _ZN5shoal3ops14listed_backendEv _ZN5shoal3ops17listed_backend_v4Ev
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
+# Poseidon's name of caffe, and Caffe's names of upgrade_proto for one kind of file.
+ALIASES  := $(addprefix $(BUILD)/tools/,$(if $(filter %/caffe,$(TOOLS)),caffe_main) \
+              $(if $(filter %/upgrade_proto,$(TOOLS)),upgrade_net_proto_text \
+              upgrade_net_proto_binary upgrade_solver_proto_text))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
 # The headers that most sources read, src/precompiled.h and tests/precompiled.h, are compiled once.
@@ -134,7 +138,7 @@ compile   = $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP
 COMPILED  = $(call find_src,src tools tests)
 USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/pch/$(PRE).h)
 
-all: $(TOOLS) $(BUILD)/tools/caffe_main   ## the library and the tools, in build/release/tools
+all: $(TOOLS) $(ALIASES)             ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
 soak: $(BUILD)/tests/all             ## a million histories of the table service with faults
@@ -186,7 +190,7 @@ PC_LIBS   = -L$${prefix}/lib -lshoal $(LDLIBS) $(if $(filter 1,$(OPENMP)),-fopen
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(at)/bin $(at)/lib/pkgconfig $(at)/lib/cmake/shoal $(at)/include/shoal/proto
 	install $(TOOLS) $(at)/bin
-	ln -sf caffe $(at)/bin/caffe_main
+	cp -P $(ALIASES) $(at)/bin
 	install -m 644 $(BUILD)/libshoal.a $(at)/lib
 	cp -r include/shoal $(at)/include
 	install -m 644 $(PB_CC:.cc=.h) $(at)/include/shoal/proto
@@ -200,7 +204,7 @@ install: all                         ## the tools, headers and library, under PR
 	  '  set(PACKAGE_VERSION_COMPATIBLE TRUE)' 'endif()' \
 	  > $(at)/lib/cmake/shoal/shoal-config-version.cmake
 uninstall:                           ## takes away what install put under PREFIX
-	rm -f $(addprefix $(at)/bin/,$(notdir $(TOOLS)) caffe_main) $(at)/lib/libshoal.a
+	rm -f $(addprefix $(at)/bin/,$(notdir $(TOOLS) $(ALIASES))) $(at)/lib/libshoal.a
 	rm -f $(at)/lib/pkgconfig/shoal.pc
 	rm -rf $(at)/lib/cmake/shoal $(at)/include/shoal
 bundle: all $(BUILD)/tests/all       ## tools, tests and their libraries in a folder to carry away
@@ -221,8 +225,10 @@ $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(BUILD)/tools/common.a: $(TOOL_LIB) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
-# Poseidon's name of it.
-$(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe ; ln -sf caffe $@
+$(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe
+	ln -sf caffe $@
+$(filter %_text %_binary,$(ALIASES)): $(BUILD)/tools/upgrade_proto
+	ln -sf upgrade_proto $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
 $(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB)

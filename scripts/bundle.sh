@@ -18,7 +18,7 @@ for program in "${programs[@]}"; do
   strip -o "$folder/tools/$(basename "$program")" "$program"
 done
 mv "$folder/tools/all" "$folder/tools/shoal_tests"
-ln -s caffe "$folder/tools/caffe_main"
+find "$build/tools" -maxdepth 1 -type l -exec cp -P {} "$folder/tools" \;
 
 # The C library's own parts belong to the machine; libcuda does too, and cuBLAS and cuDNN are looked for there when a GPU is used.
 ldd "$folder"/tools/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
