@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common/device_flags.h"
+#include "common/kernel_flags.h"
 #include "common/machine.h"
 #include "common/net_facts.h"
 #include "common/net_flags.h"
@@ -21,6 +22,7 @@
 #include "shoal/ops/op.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/solver/recipe.h"
 
 DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models to take the params from");
@@ -196,8 +198,11 @@ int time_net(const std::vector<std::string>& words) {
     FLAGS_forward_only = true;
   }
   const int threads = threads_to_use(FLAGS_threads);
+  SolverParameter limits;
+  set_memory_limit(limits);
   Context context(context_of_flags(threads));
-  Net net(net_to_time(), context, {.forward_only = FLAGS_phase == "TEST"});
+  Net net(net_to_time(), context,
+          {.forward_only = FLAGS_phase == "TEST", .memory_limit = memory_limit_of(limits)});
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
   // as train does
@@ -235,7 +240,8 @@ int time_net(const std::vector<std::string>& words) {
   const NetMemory memory = net.memory();
   LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6
             << " MB, blobs " << static_cast<double>(memory.blobs) / 1e6 << " MB ("
-            << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing)";
+            << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing), kept by "
+            << "kernels " << static_cast<double>(memory.kept) / 1e6 << " MB";
   log_gpus({&context.device()});
   // before the matrices of the last line
   LOG(INFO) << "Peak memory: " << peak_memory() << " MB";

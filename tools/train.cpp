@@ -8,6 +8,7 @@
 #include "common/device_flags.h"
 #include "common/hybrid_flags.h"
 #include "common/job_flags.h"
+#include "common/kernel_flags.h"
 #include "common/machine.h"
 #include "common/poseidon_flags.h"
 #include "common/run_job.h"
@@ -134,6 +135,7 @@ int train(const std::vector<std::string>& words) {
   }
   if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
   if (!FLAGS_convolution.empty()) param.set_convolution(convolution_of_flags());
+  set_memory_limit(param);
   if (given("cuda_graphs")) param.set_cuda_graphs(FLAGS_cuda_graphs);
   const bool has_scheme = param.scheme_size() > 0;
   merge_flags(flags, param);

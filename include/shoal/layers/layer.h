@@ -201,6 +201,8 @@ class Layer {
   virtual std::int64_t multiply_adds() const { return 0; }
   // Seconds that forward spent waiting for data since the layer was made.
   virtual double seconds_waited() const { return 0; }
+  // Does without Winograd's algorithm from now on, to save memory. False: it has none.
+  virtual bool leave_winograd(Context&) { return false; }
   // Which implementations serve this layer; for --explain_ops.
   virtual std::vector<ops::Choice> choices() const;
 

@@ -30,6 +30,9 @@ struct NetOptions {
   // backward is never called: no memory is planned for gradients, and layers may work together in
   // ways that have no backward pass.
   bool forward_only = false;
+  // Bytes that NetMemory's blobs and kept may take together; 0: no limit. Convolutions do without
+  // Winograd's algorithm where that is needed, and if it is not enough a ConfigError says so.
+  std::size_t memory_limit = 0;
 };
 
 // A learned blob that this net updates. A blob shared by name is listed once, where it is owned.
@@ -47,6 +50,7 @@ struct NetMemory {
   // what the data and gradients between layers, and the workspace of kernels, take with sharing
   std::size_t blobs = 0;
   std::size_t blobs_unshared = 0;  // and would take without it
+  std::size_t kept = 0;            // by kernels, from pass to pass: weights in another order
 };
 
 // The part of a pass whose work on the device is recorded (docs/internals/design.md, "Devices,
@@ -181,7 +185,11 @@ class Net {
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;
+  struct BlobPlan;
   void plan_blobs();
+  BlobPlan make_blob_plan();  // and memory_
+  void keep_to_limit(BlobPlan& plan);
+  std::string largest_blocks(const BlobPlan& plan) const;
   enum class Workspace { kForward, kBackward };
   std::int64_t workspace_of(int layer, Workspace of) const;  // floats; of its kernels
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;

@@ -53,6 +53,9 @@ struct KernelNeeds {
   LayoutPtr input{}, output{};
   // The floats that a backward pass takes, where they differ from those of a forward pass.
   std::optional<std::int64_t> backward_workspace{};
+  std::int64_t kept = 0;  // floats that it keeps from pass to pass, in memory of its own
+  // It computes by Winograd's algorithm, which takes a large part of both.
+  bool has_winograd = false;
 };
 
 }  // namespace shoal

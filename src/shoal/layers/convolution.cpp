@@ -1,9 +1,7 @@
 // Convolution layer, over any number of spatial axes.
 #include "shoal/layers/folded_weights.h"
-#include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
-
-#include "shoal/ops/backend.h"
+#include "shoal/ops/gemm.h"
 
 namespace shoal {
 namespace {
@@ -19,12 +17,6 @@ namespace {
 class Convolution final : public ConvolutionBase {
  public:
   using ConvolutionBase::ConvolutionBase;
-  std::vector<ops::Choice> choices() const override { return conv_.choices(); }
-
-  void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
-    ConvolutionBase::reshape(ctx, bottoms, tops);
-    choose(ctx);
-  }
 
   TakesOver take_over(Context& ctx, const Layer& next, bool backward) override {
     if (!backward && !training() && channel_axis_ == 1 && folded_.add(next, desc_.outputs))
@@ -69,6 +61,7 @@ class Convolution final : public ConvolutionBase {
   }
 
  protected:
+  void kernel_changed() override { folded_.forget(); }  // it has not read the weights
   bool transposed() const override { return false; }
   std::vector<std::int64_t> slide(const Shape& bottom,
                                   std::vector<ops::WindowAxis>& axes) const override {
@@ -79,14 +72,7 @@ class Convolution final : public ConvolutionBase {
   }
 
  private:
-  void choose(Context& ctx) {
-    if (!(desc_ == conv_.desc())) folded_.forget();  // another kernel reads the weights
-    conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
-                 engine_of(param(), param().convolution_param().engine()));
-  }
-
   FoldedWeights folded_;  // with layers whose work this one does
-  SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 
 }  // namespace

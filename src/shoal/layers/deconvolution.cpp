@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
-#include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
 
 namespace shoal {
@@ -31,12 +29,6 @@ class Deconvolution final : public ConvolutionBase {
       needs.backward_workspace.reset();
     }
     return all;
-  }
-
-  void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
-    ConvolutionBase::reshape(ctx, bottoms, tops);
-    conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
-                 engine_of(param(), param().convolution_param().engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -76,9 +68,6 @@ class Deconvolution final : public ConvolutionBase {
     }
     return sizes;
   }
-
- private:
-  SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 
 }  // namespace

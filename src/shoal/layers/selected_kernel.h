@@ -23,14 +23,15 @@ template <class Desc, class Kernel>
 class SelectedKernel {
  public:
   // Makes a kernel for `desc` unless the present one is for the same, or there is nothing to do.
-  // Throws ConfigError if nothing serves it.
-  void select(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
+  // Returns whether it made one. Throws ConfigError if nothing serves it.
+  bool select(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
               const Desc& desc, Context& ctx, const std::string& engine) {
-    if (kernel_ && (desc == desc_ || desc.is_empty())) return;
+    if (kernel_ && (desc == desc_ || desc.is_empty())) return false;
     auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx, engine);
     kernel_ = std::move(chosen.kernel);
     choice_ = std::move(chosen.choice);
     desc_ = desc;
+    return true;
   }
   Kernel* operator->() const { return kernel_.get(); }
   const Desc& desc() const { return desc_; }

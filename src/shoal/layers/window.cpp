@@ -5,6 +5,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/layers/filler.h"
+#include "shoal/ops/backend.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 
@@ -112,7 +113,7 @@ void ConvolutionBase::setup(Context& ctx, Bottoms bottoms, Tops) {
   if (has_bias_) add_param(ctx, Shape{outputs}, conv.bias_filler());
 }
 
-void ConvolutionBase::reshape(Context&, Bottoms bottoms, Tops tops) {
+void ConvolutionBase::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   const Shape& bottom = bottoms[0]->shape();
   for (const Blob* other : bottoms)
     if (other->shape() != bottom)
@@ -129,6 +130,21 @@ void ConvolutionBase::reshape(Context&, Bottoms bottoms, Tops tops) {
   top.push_back(transposed() ? desc_.channels : desc_.outputs);
   for (const std::int64_t size : slide(bottom, desc_.axes)) top.push_back(size);
   for (Blob* blob : tops) blob->reshape(Shape(top));
+  choose(ctx);
+}
+
+void ConvolutionBase::choose(Context& ctx) {
+  if (conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
+                   engine_of(param(), param().convolution_param().engine())))
+    kernel_changed();
+}
+
+bool ConvolutionBase::leave_winograd(Context& ctx) {
+  const std::vector<ops::Choice> all = conv_.choices();
+  if (all.empty() || !all[0].needs.has_winograd) return false;
+  desc_.winograd = ops::kNoPass;
+  choose(ctx);
+  return !conv_.choices()[0].needs.has_winograd;  // which stays while there are no images
 }
 
 }  // namespace shoal

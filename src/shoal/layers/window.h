@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shoal/layers/layer.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/window.h"
 
 namespace shoal {
@@ -25,8 +26,8 @@ inline std::int64_t extent(const ops::WindowAxis& axis) {
 void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial,
                 std::vector<ops::WindowAxis>& axes);
 
-// The base of Convolution and its transpose: weight, bias, and the description of the op
-// as a convolution.
+// The base of Convolution and its transpose: weight, bias, the description of the op as a
+// convolution, and the kernel for it.
 class ConvolutionBase : public Layer {
  public:
   using Layer::Layer;
@@ -37,8 +38,14 @@ class ConvolutionBase : public Layer {
   std::int64_t multiply_adds() const override { return param().top_size() * desc_.multiply_adds(); }
   void setup(Context& ctx, Bottoms bottoms, Tops tops) override;
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override;
+  std::vector<ops::Choice> choices() const override { return conv_.choices(); }
+  bool leave_winograd(Context& ctx) override;
 
  protected:
+  // Chooses the kernel for desc_.
+  void choose(Context& ctx);
+  // Called when conv_ is another kernel.
+  virtual void kernel_changed() {}
   // The axes' in and out as the convolution has them, for a bottom of this layer; returns the top's
   // spatial sizes.
   virtual std::vector<std::int64_t> slide(const Shape& bottom,
@@ -56,6 +63,7 @@ class ConvolutionBase : public Layer {
   int channel_axis_ = 1;
   bool has_bias_ = true;
   ops::ConvDesc desc_;
+  SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 
 }  // namespace shoal

@@ -1,20 +1,15 @@
 #include "shoal/net/net.h"
 
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
-#include "shoal/net/blob_layouts.h"
 #include "shoal/net/build.h"
 #include "shoal/net/forward_state.h"
 #include "shoal/net/graph.h"
-#include "shoal/net/memory_plan.h"
 #include "shoal/net/passes.h"
 #include "shoal/net/varying.h"
-#include "shoal/ops/op.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
@@ -238,125 +233,6 @@ void Net::reshape() {
   plan_blobs();
   passes_->forward.forget();
   passes_->backward.forget();
-}
-
-void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
-  for (const Blob* output : outputs_) keep(*output);
-  for (const std::string& name : options_.keep) keep(*blob(name));
-  // in training, inputs stay for find_non_finite
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    if (layers_[i]->keeps_tops() || (training() && wiring_[i].bottoms.empty()))
-      for (const Blob* top : wiring_[i].tops) keep(*top);
-}
-
-std::int64_t Net::workspace_of(int layer, Workspace of) const {
-  std::int64_t most = 0;
-  if (layer >= 0)
-    for (const ops::Choice& choice : layers_[static_cast<std::size_t>(layer)]->choices())
-      most = std::max(most, of == Workspace::kForward
-                                ? choice.needs.workspace
-                                : choice.needs.backward_workspace.value_or(choice.needs.workspace));
-  return most;
-}
-
-// Calls use(tensor, step) for each step at which a tensor of the blobs must have its memory. Steps:
-// forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
-void Net::each_use(const std::function<void(const Tensor&, int step)>& use) const {
-  const int n = static_cast<int>(layers_.size());
-  // what layer i uses when it is layer `turn`'s turn
-  const auto use_at = [&](int i, int turn) {
-    const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-    const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
-    const int back = 2 * n - 1 - turn;
-    for (const Blob* blob : wires.bottoms) use(blob->data, turn);
-    for (std::size_t t = 0; t < wires.tops.size(); ++t) {
-      const float weight = layers_[static_cast<std::size_t>(i)]->loss_weight(static_cast<int>(t));
-      use(wires.tops[t]->data, turn);
-      if (weight != 0) use(wires.tops[t]->data, 2 * n);  // for loss()
-    }
-    // one that takes another's work over may be called backward for the other's params alone
-    if (!wires.needs_backward && !wiring_[static_cast<std::size_t>(turn)].needs_backward) return;
-    for (const Blob* blob : wires.tops) use(blob->grad, back);
-    for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
-      if (wires.propagate[b]) use(wires.bottoms[b]->grad, back);
-    if (reads.bottom_data)
-      for (const Blob* blob : wires.bottoms) use(blob->data, back);
-    if (reads.top_data)
-      for (const Blob* blob : wires.tops) use(blob->data, back);
-  };
-  for (int i = 0; i < n; ++i) {
-    use_at(i, i);
-    if (const int called = wiring_[static_cast<std::size_t>(i)].forward; called >= 0)
-      use_at(called, i);
-  }
-  keep_blobs([&](const Blob& blob) { use(blob.data, 0), use(blob.data, 2 * n); });
-}
-
-void Net::plan_blobs() {
-  std::vector<Storage*> storages;
-  std::vector<Lifetime> lifetimes;
-  std::unordered_map<const Storage*, std::size_t> index;
-  std::unordered_set<const Storage*> brought;
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    if (layers_[i]->brings_memory())
-      for (const Blob* top : wiring_[i].tops) brought.insert(top->data.storage().get());
-  const BlobLayouts layouts = layouts_of(*this);
-  const auto touch = [&](const Tensor& tensor, int step) {
-    Storage* storage = tensor.storage().get();
-    if (brought.contains(storage)) return;
-    const auto [entry, fresh] = index.emplace(storage, storages.size());
-    if (fresh) {
-      storages.push_back(storage);
-      lifetimes.push_back({0, step, step});
-    }
-    Lifetime& lifetime = lifetimes[entry->second];
-    lifetime.bytes = std::max(lifetime.bytes, bytes_in(layouts, tensor));
-    lifetime.first = std::min(lifetime.first, step);
-    lifetime.last = std::max(lifetime.last, step);
-  };
-  each_use(touch);
-  // a workspace lives for one step
-  std::vector<std::span<float>*> rooms;
-  std::int64_t most = 0;
-  const auto plan_room = [&](int called, Workspace of, int step, std::span<float>& room) {
-    room = {};
-    const std::int64_t floats = workspace_of(called, of);
-    if (floats == 0) return;
-    most = std::max(most, floats);
-    rooms.push_back(&room);
-    lifetimes.push_back({static_cast<std::size_t>(floats) * sizeof(float), step, step});
-  };
-  const int n = static_cast<int>(layers_.size());
-  for (int i = 0; i < n; ++i) {
-    Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-    plan_room(wires.forward, Workspace::kForward, i, wires.forward_scratch);
-    plan_room(wires.needs_backward ? wires.backward : -1, Workspace::kBackward, 2 * n - 1 - i,
-              wires.backward_scratch);
-  }
-
-  memory_ = {};
-  for (const NetParam& param : net_params_) memory_.params += 2 * param.blob->data.bytes();
-  for (std::size_t i = 0; i < storages.size(); ++i) memory_.blobs_unshared += lifetimes[i].bytes;
-  memory_.blobs_unshared += static_cast<std::size_t>(most) * sizeof(float);
-  if (!options_.share_memory) {
-    memory_.blobs = memory_.blobs_unshared;
-    for (std::span<float>* room : rooms) *room = {};
-    if (most > 0) context_.scratch(most);
-    return;
-  }
-  const MemoryPlan plan = plan_memory(lifetimes);
-  memory_.blobs = plan.bytes;
-  if (!arena_ || arena_->bytes() < plan.bytes) arena_ = context_.device().allocate(plan.bytes);
-  for (std::size_t i = 0; i < storages.size(); ++i) {
-    const auto layout = layouts.find(storages[i]);
-    storages[i]->bind(arena_, plan.offsets[i], layout == layouts.end() ? nullptr : layout->second,
-                      lifetimes[i].bytes);
-  }
-  for (std::size_t r = 0; r < rooms.size(); ++r) {
-    const std::size_t at = storages.size() + r;
-    *rooms[r] = {reinterpret_cast<float*>(arena_->data() + plan.offsets[at]),
-                 lifetimes[at].bytes / sizeof(float)};
-  }
 }
 
 std::string Net::find_non_finite() {

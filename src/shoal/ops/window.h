@@ -19,6 +19,13 @@ struct WindowAxis {
   bool operator==(const WindowAxis&) const = default;
 };
 
+// Some of the three passes of a convolution.
+struct PassSet {
+  bool forward = true, data = true, weights = true;  // y; dx; dw and db
+  bool operator==(const PassSet&) const = default;
+};
+inline constexpr PassSet kNoPass{false, false, false};
+
 // Convolution of x (N, C, I...) with w (K, C/G, T...) and b (K) to y (N, K, O...): any number of
 // spatial axes, I, T, O their in, kernel and out. Channels and outputs fall into G groups; an
 // output sees the channels of its group.
@@ -29,6 +36,7 @@ struct ConvDesc {
   // the gradient of the bare sum in either case.
   std::optional<float> relu{};
   bool overwrites_dw = false;  // backward overwrites dw instead of adding to it
+  PassSet winograd{};          // which may go by Winograd's algorithm
   bool operator==(const ConvDesc&) const = default;
   bool is_empty() const { return images == 0; }
 
@@ -50,6 +58,8 @@ class ConvKernel : public Kernel {
   // True: forward keeps what it needs of w, and does not read w again until w's storage or version
   // is another.
   virtual bool keeps_weights() const { return false; }
+  // Returns which passes go by Winograd's algorithm.
+  virtual PassSet winograd() const { return kNoPass; }
 };
 using ConvImpl = Impl<ConvDesc, ConvKernel>;
 

@@ -63,8 +63,11 @@ std::vector<LayerRange> ranges_of(const Net& net, std::int64_t most) {
 }
 
 struct Replica {
-  Replica(const NetParameter& param, const Context::Options& options, bool overwrites)
-      : index(options.share.replica), context(options), net(param, context) {
+  Replica(const NetParameter& param, const Context::Options& options, std::size_t memory_limit,
+          bool overwrites)
+      : index(options.share.replica),
+        context(options),
+        net(param, context, {.memory_limit = memory_limit}) {
     if (overwrites) net.overwrite_gradients(Layers(net.layers().size(), true));
   }
 
@@ -91,8 +94,8 @@ class Replicas final : public ForwardingUpdater {
       const Context::Options options = options_of(
           first.context(), r,
           devices.empty() ? &first.context().device() : devices[static_cast<std::size_t>(r) - 1]);
-      others_.push_back(
-          std::make_unique<Replica>(train_net_of(param, name, options.share), options, overwrites));
+      others_.push_back(std::make_unique<Replica>(train_net_of(param, name, options.share), options,
+                                                  memory_limit_of(param), overwrites));
       nets.push_back(&others_.back()->net);
       connect(*others_.back());
     }

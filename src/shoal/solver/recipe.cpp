@@ -187,6 +187,10 @@ bool by_weights(const SolverParameter& param, const Share& share) {
 
 }  // namespace
 
+std::size_t memory_limit_of(const SolverParameter& param) {
+  return std::size_t{1000 * 1000} * param.memory_limit();
+}
+
 Precision precision_of(SolverParameter::Precision precision) {
   switch (precision) {
     case SolverParameter::FLOAT32: return Precision::kFloat32;

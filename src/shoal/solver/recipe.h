@@ -29,6 +29,9 @@ struct Recipe {
 // of its words.
 Recipe read_recipe(const SolverParameter& param, const std::string& name);
 
+// memory_limit in bytes, as NetOptions has it.
+std::size_t memory_limit_of(const SolverParameter& param);
+
 Precision precision_of(SolverParameter::Precision precision);
 
 // The train net and the test nets, with their states and the solver's sources of data merged in.

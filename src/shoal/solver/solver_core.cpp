@@ -123,8 +123,9 @@ void SolverCore::build_net() {
   if (param.has_net() || param.has_train_net())
     LOG(INFO) << "Creating training net from net file: "
               << (param.has_net() ? param.net() : param.train_net());
-  net = std::make_unique<Net>(train_net_of(param, options.name, options.share),
-                              add_context(options.share), NetOptions{.fuse = !param.debug_info()});
+  net = std::make_unique<Net>(
+      train_net_of(param, options.name, options.share), add_context(options.share),
+      NetOptions{.fuse = !param.debug_info(), .memory_limit = memory_limit_of(param)});
   if (snapshot_format(param) == SnapshotFormat::kHdf5) check_hdf5_names(*net);
   const std::vector<std::int64_t>& batches = options.share.batches;
   if (batches.empty()) return;
@@ -150,8 +151,9 @@ void SolverCore::build_test_nets() {
     const int index = static_cast<int>(test_nets.size());
     LOG(INFO) << "Creating test net (#" << index << ")";
     one.test_batches = test_batches(index);
-    test_nets.push_back(
-        std::make_unique<Net>(test_net, add_context(one), NetOptions{.forward_only = true}));
+    test_nets.push_back(std::make_unique<Net>(
+        test_net, add_context(one),
+        NetOptions{.forward_only = true, .memory_limit = memory_limit_of(param)}));
     test_nets.back()->share_weights(*net);
   }
 }

@@ -26,7 +26,9 @@ class Conv final : public ConvKernel {
     return {.workspace = forward_room(nullptr).end,
             .input = passes_.blocked_x.layout,
             .output = passes_.y.layout,
-            .backward_workspace = std::max(data_room(nullptr).end, weights_room(nullptr).end)};
+            .backward_workspace = std::max(data_room(nullptr).end, weights_room(nullptr).end),
+            .kept = static_cast<std::int64_t>(packed_bytes() / sizeof(float)),
+            .has_winograd = winograd() != kNoPass};
   }
   std::string how() const override {
     return str("forward ", passes_.forward->name(), ", to data ", passes_.data->name(),
@@ -34,6 +36,9 @@ class Conv final : public ConvKernel {
   }
 
   bool keeps_weights() const override { return true; }
+  PassSet winograd() const override {
+    return {passes_.forward->by_winograd, passes_.data->by_winograd, passes_.weights->by_winograd};
+  }
 
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
@@ -104,12 +109,13 @@ class Conv final : public ConvKernel {
                    passes_.weights->desc.diff_weights_desc().get_size());
   }
 
+  std::size_t packed_bytes() const { return passes_.forward->desc.weights_desc().get_size(); }
   // The weights in the order of the forward pass, made anew when they have changed.
   const void* packed_for_forward(Context& ctx, const Tensor& w, std::byte* scratchpad) {
     const std::uint64_t version = w.storage()->version();
     if (packed_ && packed_from_ == w.storage() && packed_version_ == version)
       return packed_->data();
-    if (!packed_) packed_ = host_memory(passes_.forward->desc.weights_desc().get_size());
+    if (!packed_) packed_ = host_memory(packed_bytes());
     pack_forward_.run(w.read(ctx), packed_->data(), scratchpad);
     packed_from_ = w.storage();
     packed_version_ = version;

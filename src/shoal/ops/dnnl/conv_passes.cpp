@@ -41,11 +41,12 @@ struct Way {
 // In order of preference. Winograd's algorithm multiplies less by a factor of 2.25 to 4, and the
 // library has it in float32 alone; with processors whose products of 16 bits are fast it is the
 // faster one for large maps of many channels, where its transforms cost least.
-std::vector<Way> ways_of(const ConvDesc& conv, const Context& ctx, NumberType lying) {
+std::vector<Way> ways_of(const ConvDesc& conv, const Context& ctx, NumberType lying,
+                         bool winograd) {
   constexpr Way kWinograd{algorithm::convolution_winograd, NumberType::kFloat32};
   constexpr Way kWide{algorithm::convolution_direct, NumberType::kFloat32};
   constexpr Way kShort{algorithm::convolution_direct, NumberType::kBfloat16};
-  const bool may = !ctx.direct_convolution() && conv.groups == 1;
+  const bool may = winograd && !ctx.direct_convolution() && conv.groups == 1;
   std::vector<Way> ways;
   if (may && lying == NumberType::kFloat32) ways.push_back(kWinograd);
   if (lying == NumberType::kBfloat16) {
@@ -107,7 +108,7 @@ ConvPasses::ConvPasses(const ConvDesc& conv, const Context& ctx) {
   plain_w = Desc(sizes.w, kFloat, conv.groups > 1 ? Tag::abcde : Tag::abcd);
 
   const lib::primitive_attr attributes = own_scratchpad();
-  const std::vector<Way> ways = ways_of(conv, ctx, lying);
+  const auto ways = [&](bool winograd) { return ways_of(conv, ctx, lying, winograd); };
   const Desc b({conv.outputs}, kFloat, Tag::a), dw(sizes.w, kFloat, Tag::any);
   const auto w = [&](const Way& way) { return Desc(sizes.w, type_of(way.type), Tag::any); };
   const auto in = [&](const Way& way, Tag order) {
@@ -120,13 +121,13 @@ ConvPasses::ConvPasses(const ConvDesc& conv, const Context& ctx) {
                                          sizes.dilation, sizes.pad, sizes.pad);
   };
   forward = first_of<convolution_forward>(
-      ways, [&](const Way& way) { return forward_of(way, x_order); },
+      ways(conv.winograd.forward), [&](const Way& way) { return forward_of(way, x_order); },
       [&](auto& pass) {
         pass.first = copies(x, pass.desc.src_desc());
         pass.second = copies(y, pass.desc.dst_desc());
       });
   weights = first_of<convolution_backward_weights>(
-      ways,
+      ways(conv.winograd.weights),
       [&](const Way& way) {
         return describe_backward<convolution_backward_weights>(
             attributes, forward_of(way, x_order), way.how, in(way, x_order), dw, b, out(way),
@@ -137,7 +138,7 @@ ConvPasses::ConvPasses(const ConvDesc& conv, const Context& ctx) {
         pass.second = copies(y, pass.desc.diff_dst_desc());
       });
   data = first_of<convolution_backward_data>(
-      ways,
+      ways(conv.winograd.data),
       [&](const Way& way) {
         return describe_backward<convolution_backward_data>(
             attributes, forward_of(way, blocked), way.how, in(way, blocked), w(way), out(way),
