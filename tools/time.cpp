@@ -200,9 +200,12 @@ int time_net(const std::vector<std::string>& words) {
   const int threads = threads_to_use(FLAGS_threads);
   SolverParameter limits;
   set_memory_limit(limits);
-  Context context(context_of_flags(threads));
+  Context::Options options = context_of_flags(threads);
+  options.tuning = tuning_of_flags();
+  Context context(options);
   Net net(net_to_time(), context,
           {.forward_only = FLAGS_phase == "TEST", .memory_limit = memory_limit_of(limits)});
+  if (options.tuning) options.tuning->save();
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
   // as train does

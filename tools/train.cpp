@@ -171,7 +171,8 @@ int train(const std::vector<std::string>& words) {
                              .data_sharding_out = FLAGS_data_sharding_out,
                              .profile_only = FLAGS_profile_only,
                              .explain_exchange = FLAGS_explain_exchange,
-                             .placement = FLAGS_placement};
+                             .placement = FLAGS_placement,
+                             .tuning = tuning_of_flags(param.snapshot_prefix(), FLAGS_snapshot)};
   return place.distributed() ? train_in_job(request, flags, place) : train_alone(request, flags);
 }
 

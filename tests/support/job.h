@@ -18,6 +18,9 @@ namespace shoal {
 class Solver;
 class SolverParameter;
 class Team;
+namespace ops {
+class ConvTuning;
+}
 }  // namespace shoal
 
 namespace shoal::test {
@@ -145,6 +148,7 @@ struct JobShape {
   std::function<void(int worker, Solver&solver)> before{}, after{};
   // what differs from worker to worker
   std::function<void(int worker, SolverParameter& param)> change{};
+  std::vector<std::shared_ptr<ops::ConvTuning>> tuning{};  // by worker; empty: kernels by rule
 };
 
 using Weights = std::vector<float>;

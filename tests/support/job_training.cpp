@@ -24,6 +24,7 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
                    .replica = 0,
                    .replicas = shape.replicas};
   options.team = team.get();
+  if (!shape.tuning.empty()) options.tuning = shape.tuning.at(static_cast<std::size_t>(worker));
   options.make_updater = [&](Net& net) {
     std::unique_ptr<Updater> made =
         table

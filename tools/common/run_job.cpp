@@ -175,6 +175,7 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
     options.others.assign(request.devices.begin() + 1, request.devices.end());
   }
   options.action = take_signal;
+  options.tuning = request.tuning;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
   options.data_sharding_out = request.data_sharding_out;
@@ -366,7 +367,8 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   if (!request.pace_json.empty()) options.on_round = writer_of(request.pace_json);
   // a worker that ends with the profile must not leave others that train
   options.configuration = parallel::configuration_of(own.job) +
-                          (own.profile_only ? "profile_only: true\n" : "") + machines_text(place);
+                          (own.profile_only ? "profile_only: true\n" : "") +
+                          (own.tuning ? "tune: true\n" : "") + machines_text(place);
   options.scheme = first_scheme(own.job).words();
   options.seed = own.job.solver.random_seed() >= 0
                      ? static_cast<std::uint64_t>(own.job.solver.random_seed())

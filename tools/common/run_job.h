@@ -1,10 +1,13 @@
 // Training, alone or as one process of a job.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "common/job.h"
 #include "common/signals.h"
+#include "shoal/ops/tuning.h"
 #include "shoal/parallel/job_spec.h"
 
 namespace shoal {
@@ -23,7 +26,8 @@ struct TrainRequest {
   std::string groups_out, data_sharding_out;  // files, or ""
   bool profile_only = false;
   bool explain_exchange = false;
-  std::string placement;  // "bytes", "measured", or ""
+  std::string placement;                      // "bytes", "measured", or ""
+  std::shared_ptr<ops::ConvTuning> tuning{};  // of kernels; null: by rule
 };
 
 // Others than the chief say what is wrong and nothing else, unless details were asked for (--v).

@@ -201,6 +201,13 @@ class Layer {
   virtual std::int64_t multiply_adds() const { return 0; }
   // Seconds that forward spent waiting for data since the layer was made.
   virtual double seconds_waited() const { return 0; }
+  // Chooses the layer's kernels by the times that the context's ConvTuning has, or measures, for a
+  // net that calls forward and these backward passes. Called at most once, when shapes are known
+  // and layers have taken each other's work over.
+  struct Backward {
+    bool to_bottoms = false, to_params = false;
+  };
+  virtual void tune(Context&, Backward) {}
   // Does without Winograd's algorithm from now on, to save memory. False: it has none.
   virtual bool leave_winograd(Context&) { return false; }
   // Which implementations serve this layer; for --explain_ops.

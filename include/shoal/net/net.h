@@ -185,6 +185,7 @@ class Net {
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;
+  void tune_kernels(ops::ConvTuning& tuning);
   struct BlobPlan;
   void plan_blobs();
   BlobPlan make_blob_plan();  // and memory_

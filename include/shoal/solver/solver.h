@@ -35,6 +35,9 @@ struct SolverOptions {
   std::function<Action()> action{};
   std::function<std::unique_ptr<Updater>(Net&)> make_updater{};  // default: make_local_updater
   Share share{};                                                 // of the data, in a team
+  // Kernels are chosen by measured times, of a team by the chief's where processors are alike;
+  // null: by rule. All of a team have it, or none.
+  std::shared_ptr<ops::ConvTuning> tuning{};
   Team* team = nullptr;  // which outlives the solver; null: alone
   // of a whole team's displays and tests, on its chief; outlives the solver
   Observer* observer = nullptr;

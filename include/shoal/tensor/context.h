@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,10 @@
 #include "shoal/tensor/tensor.h"
 
 namespace shoal {
+
+namespace ops {
+class ConvTuning;  // ops/tuning.h
+}
 
 // Why a forward pass could not be finished: bad input met at run time (an unreadable record, a
 // label out of range).
@@ -61,6 +66,9 @@ class Context {
     // rounding errors are three to four times as large.
     bool direct_convolution = false;
     bool recordings = false;  // of the net's work, where the device can
+    // Convolutions of the CPU are chosen by the measured times in it; null: by rule. Contexts whose
+    // nets train together share it.
+    std::shared_ptr<ops::ConvTuning> tuning{};
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
@@ -73,6 +81,7 @@ class Context {
   bool deterministic() const { return options_.deterministic; }
   bool direct_convolution() const { return options_.direct_convolution; }
   bool recordings() const { return options_.recordings; }
+  const std::shared_ptr<ops::ConvTuning>& tuning() const { return options_.tuning; }
   const Share& share() const { return options_.share; }
   // this net's own: no other's of the job draws the same
   Random& random() { return random_; }

@@ -47,6 +47,15 @@ std::uint32_t saved_registers() {
   return low;
 }
 
+// Returns the words of a name, which is padded with blanks, with one blank between them.
+std::string printed(const char* name) {
+  std::string words;
+  for (; *name != '\0'; ++name)
+    if (*name != ' ' || (!words.empty() && words.back() != ' ')) words += *name;
+  while (!words.empty() && words.back() == ' ') words.pop_back();
+  return words.empty() ? "a processor without a name" : words;
+}
+
 }  // namespace
 
 std::string missing_of_level(int level) {
@@ -65,6 +74,19 @@ std::string missing_of_level(int level) {
   return missing;
 }
 
+std::string processor_name() {
+  constexpr std::uint32_t kFirst = 0x80000002, kLast = 0x80000004;
+  std::string name;
+  for (std::uint32_t leaf = kFirst; leaf <= kLast; ++leaf) {
+    std::uint32_t registers[4] = {};
+    if (__get_cpuid(leaf, &registers[kEax], &registers[kEbx], &registers[kEcx], &registers[kEdx]) ==
+        0)
+      break;
+    name.append(reinterpret_cast<const char*>(registers), sizeof registers);
+  }
+  return printed(name.c_str());
+}
+
 }  // namespace shoal
 
 #else
@@ -72,6 +94,7 @@ std::string missing_of_level(int level) {
 namespace shoal {
 
 std::string missing_of_level(int level) { return level > 1 ? "the instructions of x86-64" : ""; }
+std::string processor_name() { return "a processor without a name"; }
 
 }  // namespace shoal
 

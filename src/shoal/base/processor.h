@@ -11,4 +11,8 @@ namespace shoal {
 // Intel's and AMD's manuals on CPUID and XGETBV.
 std::string missing_of_level(int level);
 
+// Returns the name that the processor has for itself, "AMD EPYC 9454 48-Core Processor", or "a
+// processor without a name".
+std::string processor_name();
+
 }  // namespace shoal

@@ -26,12 +26,19 @@ class SelectedKernel {
   // Returns whether it made one. Throws ConfigError if nothing serves it.
   bool select(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
               const Desc& desc, Context& ctx, const std::string& engine) {
-    if (kernel_ && (desc == desc_ || desc.is_empty())) return false;
+    if (kernel_ && ((desc == desc_ && engine == engine_) || desc.is_empty())) return false;
     auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx, engine);
     kernel_ = std::move(chosen.kernel);
     choice_ = std::move(chosen.choice);
     desc_ = desc;
+    engine_ = engine;
     return true;
+  }
+  // Explains the choice by these times of all candidates, and not by the engine that they led to.
+  void explain_by(const std::string& times) {
+    choice_.how += str(choice_.how.empty() ? "" : "; ", "measured: ", times);
+    std::erase_if(choice_.refused,
+                  [](const ops::Refusal& refusal) { return refusal.why.starts_with("engine "); });
   }
   Kernel* operator->() const { return kernel_.get(); }
   const Desc& desc() const { return desc_; }
@@ -44,6 +51,7 @@ class SelectedKernel {
   Desc desc_{};
   std::unique_ptr<Kernel> kernel_;
   ops::Choice choice_;
+  std::string engine_;
 };
 
 }  // namespace shoal

@@ -6,6 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/layers/filler.h"
 #include "shoal/ops/backend.h"
+#include "shoal/ops/tuning.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 
@@ -134,9 +135,24 @@ void ConvolutionBase::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
 }
 
 void ConvolutionBase::choose(Context& ctx) {
-  if (conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
-                   engine_of(param(), param().convolution_param().engine())))
-    kernel_changed();
+  ops::ConvDesc desc = desc_;
+  std::string engine = engine_of(param(), param().convolution_param().engine());
+  const ops::TunedConv* const tuned = tuned_ ? ctx.tuning()->find(desc, ctx, *tuned_) : nullptr;
+  if (tuned != nullptr) {
+    engine = tuned->impl;
+    if (desc.winograd != ops::kNoPass) desc.winograd = tuned->winograd;
+  }
+  if (!conv_.select("conv", ops::backend(ctx).conv, desc, ctx, engine)) return;
+  if (tuned != nullptr) conv_.explain_by(tuned->times);
+  kernel_changed();
+}
+
+void ConvolutionBase::tune(Context& ctx, Backward passes) {
+  if (!engine_of(param(), param().convolution_param().engine()).empty()) return;
+  tuned_ = transposed() ? ops::PassSet{passes.to_bottoms, true, passes.to_params}
+                        : ops::PassSet{true, passes.to_bottoms, passes.to_params};
+  ctx.tuning()->measure(desc_, ctx, *tuned_);
+  choose(ctx);
 }
 
 bool ConvolutionBase::leave_winograd(Context& ctx) {

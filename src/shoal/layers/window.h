@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "shoal/layers/layer.h"
@@ -39,6 +40,7 @@ class ConvolutionBase : public Layer {
   void setup(Context& ctx, Bottoms bottoms, Tops tops) override;
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override;
   std::vector<ops::Choice> choices() const override { return conv_.choices(); }
+  void tune(Context& ctx, Backward passes) override;
   bool leave_winograd(Context& ctx) override;
 
  protected:
@@ -64,6 +66,9 @@ class ConvolutionBase : public Layer {
   bool has_bias_ = true;
   ops::ConvDesc desc_;
   SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
+
+ private:
+  std::optional<ops::PassSet> tuned_;  // the passes that the net calls, once the kernel was tuned
 };
 
 }  // namespace shoal

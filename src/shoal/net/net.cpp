@@ -10,6 +10,7 @@
 #include "shoal/net/graph.h"
 #include "shoal/net/passes.h"
 #include "shoal/net/varying.h"
+#include "shoal/ops/tuning.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
@@ -33,6 +34,7 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
     if (blob(name) == nullptr)
       throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'",
                         known_words(name, blob_names()));
+  if (context.tuning()) tune_kernels(*context.tuning());
   plan_blobs();
   passes_ = std::make_unique<Passes>(*this);
 }
@@ -113,6 +115,29 @@ float Net::loss() const {
     for (const float value : top.host()) loss += weight * value;
   });
   return loss;
+}
+
+void Net::tune_kernels(ops::ConvTuning& tuning) {
+  if (!context_.device().is_host())
+    throw ConfigError(Code::kUsage,
+                      "--tune chooses among the CPU's convolutions; on a GPU the fastest ones are "
+                      "found without it");
+  if (context_.deterministic())
+    throw ConfigError(Code::kUsage,
+                      "--tune chooses kernels by measured times, and deterministic: true allows no "
+                      "such choice; leave one of them out");
+  const int measured = tuning.measured();
+  const double seconds = tuning.seconds();
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Wiring& wires = wiring_[i];
+    layers_[i]->tune(context_,
+                     {.to_bottoms = std::ranges::count(wires.propagate, true) > 0,
+                      .to_params = wires.needs_backward && !layers_[i]->params().empty() &&
+                                   layers_[i]->param_propagates(0)});
+  }
+  if (tuning.measured() > measured)
+    LOG(INFO) << "Net '" << name() << "': measured the kernels of " << tuning.measured() - measured
+              << " convolution shapes in " << tuning.seconds() - seconds << " s";
 }
 
 // Lets data layers say what the next batch looks like. What a caller put into inputs is still there

@@ -64,8 +64,10 @@ void hold_cpu_kernels(CpuKernels kernels) {
 
 CpuKernels held_cpu_kernels() { return held; }
 
+int cpu_kernels_level() { return variant_for(held).level; }
+
 std::string describe_cpu_kernels() {
-  const int level = variant_for(held).level;
+  const int level = cpu_kernels_level();
   std::string words = level > 1 ? str("own for x86-64-v", level) : "own for any processor";
   words += ", " + describe_blas();
   for (const KernelLibrary& library : kernel_libraries()) words += ", " + library.describe();

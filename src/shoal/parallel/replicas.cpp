@@ -33,7 +33,8 @@ Context::Options options_of(Context& first, int replica, const Device* device) {
           .precision = first.precision(),
           .deterministic = first.deterministic(),
           .direct_convolution = first.direct_convolution(),
-          .recordings = first.recordings()};
+          .recordings = first.recordings(),
+          .tuning = first.tuning()};
 }
 
 // Null: the layer adds to its params' gradients.

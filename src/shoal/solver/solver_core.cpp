@@ -7,6 +7,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/ops/tuning.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/hdf5_model.h"
 #include "shoal/proto/io.h"
@@ -89,12 +90,13 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
               << SolverParameter::Precision_Name(param.precision());
   if (!options.device) warn_of_gpu_fields(param, options.name);
   seed_ = pick_seed(param);
-  build_net();
+  tuned([this] { build_net(); });
   warn_of_no_loss(*net, options.name);
   updater = options.make_updater ? options.make_updater(*net)
                                  : make_local_updater(param, options.name, *net);
   policy = updater->policy();
-  build_test_nets();
+  tuned([this] { build_test_nets(); });
+  keep_tuning();
   // workers that are not in step update each with its own items
   const bool together = options.share.clients == 1 || options.share.in_step;
   const std::int64_t written = written_batch(param, options.name);
@@ -115,8 +117,27 @@ Context& SolverCore::add_context(const Share& share) {
                        .precision = precision_of(param.precision()),
                        .deterministic = param.deterministic(),
                        .direct_convolution = param.convolution() == SolverParameter::DIRECT,
-                       .recordings = param.cuda_graphs()}));
+                       .recordings = param.cuda_graphs(),
+                       .tuning = options.tuning}));
   return *contexts.back();
+}
+
+// The chief measures kernels first, and the others take its choices.
+void SolverCore::tuned(const std::function<void()>& build) {
+  const bool shares = options.tuning && in_team();
+  if (shares && !team.chief())
+    options.tuning->add(or_throw(team.share("")), "the chief's choice of kernels");
+  build();
+  if (shares && team.chief()) or_throw(team.share(options.tuning->text()));
+}
+
+// The chief's file has the choices of all processors of the team.
+void SolverCore::keep_tuning() {
+  if (!options.tuning) return;
+  if (in_team())
+    for (const std::string& text : or_throw(team.gather(options.tuning->text())))
+      options.tuning->add(text, "a worker's choice of kernels");
+  if (team.chief()) options.tuning->save();
 }
 
 void SolverCore::build_net() {

@@ -82,6 +82,8 @@ class SolverCore {
 
  private:
   Context& add_context(const Share& share);
+  void tuned(const std::function<void()>& build);
+  void keep_tuning();
   void build_net();
   void build_test_nets();
 
