@@ -27,8 +27,9 @@ struct Trial {
   PassSet use;
 };
 
-// The choices of all processors that have been asked, by processor and shape. docs/formats.md has
-// the text. find() may be called from several threads, while no other function is.
+// The choices of all processors that have been asked, by processor and shape.
+// docs/reference/formats.md has the text. find() may be called from several threads, while no other
+// function is.
 class ConvTuning {
  public:
   // Returns milliseconds.
