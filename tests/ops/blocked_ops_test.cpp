@@ -264,6 +264,105 @@ TEST(BlockedOps, AddABiasAndSumItsGradient) {
     });
 }
 
+// Returns the dims of a number a channel, a channel of each image, and one for all, and of others.
+std::vector<BroadcastDims> dims_of(const Shape& shape) {
+  const std::int64_t images = shape[0], channels = shape[1], places = shape.count(2);
+  return {{images, channels, places},     {1, images * channels, places},
+          {1, 1, shape.count()},          {images * channels, shape[2], shape[3]},
+          {1, images, channels * places}, {images, channels * places, 1}};
+}
+
+TEST(BlockedOps, ScaleAndShift) {
+  for (const Shape& shape : kShapes)
+    for (const BroadcastDims& dims : dims_of(shape))
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(str(shape.str(), " as ", dims.outer, " x ", dims.dim, " x ", dims.inner));
+        expect_same([&](Context& ctx, const Put& put) {
+          const Shape d{dims.dim};
+          Tensor x = drawn(shape, 1), factor = drawn(d, 2), add = drawn(d, 3), y(shape), z(shape),
+                 u(shape), v = drawn(shape, 4);
+          put(x);
+          put(v);
+          scale_and_shift(ctx, dims, x, factor, &add, y);
+          scale_and_shift(ctx, dims, x, factor, nullptr, z);
+          shift(ctx, dims, x, add, in_place ? x : u);
+          if (in_place) scale_and_shift(ctx, dims, v, factor, &add, v);
+          std::vector<Tensor> all = list(std::move(y), std::move(z));
+          for (Tensor* more : {&x, &u, &v}) all.push_back(std::move(*more));
+          return all;
+        });
+      }
+}
+
+TEST(BlockedOps, GradientsOfScaleAndShift) {
+  for (const Shape& shape : kShapes)
+    for (const BroadcastDims& dims : dims_of(shape))
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(str(shape.str(), " as ", dims.outer, " x ", dims.dim, " x ", dims.inner));
+        expect_same([&](Context& ctx, const Put& put) {
+          const Shape d{dims.dim};
+          Tensor x = drawn(shape, 1), factor = drawn(d, 2), dy = drawn(shape, 3), dx(shape),
+                 g_factor = drawn(d, 4), g_shift = drawn(d, 5), over = drawn(d, 6), sums(d);
+          put(x);
+          put(dy);
+          shift_backward(ctx, dims, dy, {&g_shift, true});
+          scale_backward(ctx, dims, dy, x, factor, nullptr, {&over, false}, {});
+          scale_backward(ctx, dims, dy, x, factor, nullptr, {}, {&sums, false});
+          scale_backward(ctx, dims, dy, x, factor, in_place ? &dy : &dx, {&g_factor, true},
+                         {&g_shift, true});
+          std::vector<Tensor> all = list(std::move(dx), std::move(dy));
+          for (Tensor* more : {&g_factor, &g_shift, &over, &sums}) all.push_back(std::move(*more));
+          Tensor alone = drawn(shape, 7);
+          put(alone);
+          scale_backward(ctx, dims, alone, x, factor, &alone, {}, {});
+          all.push_back(std::move(alone));
+          return all;
+        });
+      }
+}
+
+TEST(BlockedOps, PReluAndItsGradients) {
+  for (const Shape& shape : kShapes)
+    for (const bool shared : {false, true})
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(str(shape.str(), shared ? " shared" : ""));
+        expect_same([&](Context& ctx, const Put& put) {
+          const Shape c{shared ? 1 : shape[1]};
+          const std::int64_t inner = shape.count(shared ? 1 : 2);
+          Tensor x = drawn(shape, 1), slope = drawn(c, 2), dy = drawn(shape, 3), y(shape),
+                 dx(shape), dslope = drawn(c, 4);
+          // kinks, and numbers of which no product is to be taken
+          x.host_mut()[0] = 0;
+          x.host_mut()[1] = 2e38f;
+          put(x);
+          put(dy);
+          prelu(ctx, x, slope, inner, y);
+          prelu_slope_backward(ctx, x, inner, dy, dslope);
+          prelu_backward(ctx, x, slope, inner, dy, in_place ? dy : dx);
+          // its largest number hides the others
+          y.host_mut()[1] = 0;
+          std::vector<Tensor> all = list(std::move(y), std::move(dx));
+          for (Tensor* more : {&dy, &dslope}) all.push_back(std::move(*more));
+          return all;
+        });
+      }
+}
+
+// As in plain order: infinity above zero adds nothing to a slope's gradient.
+TEST(BlockedOps, PReluTakesNoProductOfZeroAndInfinity) {
+  const Shape shape{1, 16, 1, 3};
+  expect_same([&](Context& ctx, const Put& put) {
+    Tensor x = drawn(shape, 1), dy = drawn(shape, 2), dslope(Shape{16});
+    x.host_mut()[0] = INFINITY;
+    x.host_mut()[4] = 1;
+    dy.host_mut()[4] = INFINITY;
+    put(x);
+    put(dy);
+    prelu_slope_backward(ctx, x, 3, dy, dslope);
+    return list(std::move(dslope));
+  });
+}
+
 TEST(BlockedOps, APackedTensorIsThePlainOne) {
   for (const Shape& shape : kShapes)
     for (const Lie& lie : kLies) {

@@ -156,6 +156,7 @@ class Layer {
   // 16 bits. The plan of the memory goes by it; other numbers would take memory of their own.
   struct KeepsLayout {
     bool data = false, grad = false;
+    bool of_first = false;  // the tops follow the first bottom, however the others lie
   };
   virtual KeepsLayout keeps_layout() const { return {}; }
   // Passes that can be queued again without calling them (net/recorded_pass.h): what they do, all

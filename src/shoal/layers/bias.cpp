@@ -19,7 +19,9 @@ class Bias final : public Layer {
   Arity arity() const override { return {.max_bottoms = 2}; }
   bool can_be_in_place() const override { return true; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
-  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
+  KeepsLayout keeps_layout() const override {
+    return {.data = by_channel_, .grad = by_channel_, .of_first = true};
+  }
 
   void setup(Context& ctx, Bottoms bottom, Tops) override {
     const BiasParameter& bias = param().bias_param();
@@ -32,6 +34,7 @@ class Bias final : public Layer {
     const Shape& numbers = two ? bottom[1]->shape() : params()[0]->shape();
     dims_ = broadcast_dims(param(), *bottom[0], param().bias_param().axis(), numbers,
                            two ? "bottom '" + bottom[1]->name + "'" : "the bias");
+    by_channel_ = is_by_channel(dims_, bottom[0]->shape());
     if (top[0] == bottom[0]) return;
     top[0]->reshape(bottom[0]->shape());
     top[0]->grad.share(bottom[0]->grad);
@@ -52,6 +55,7 @@ class Bias final : public Layer {
 
  private:
   ops::BroadcastDims dims_;
+  bool by_channel_ = false;
 };
 
 }  // namespace

@@ -37,4 +37,10 @@ ops::BroadcastDims broadcast_dims(const LayerParameter& layer, const Blob& blob,
   return {.outer = shape.count(0, first), .dim = numbers.count(), .inner = shape.count(last)};
 }
 
+bool is_by_channel(const ops::BroadcastDims& dims, const Shape& shape) {
+  if (dims.dim == 1) return true;
+  if (shape.axes() < 2 || dims.inner != shape.count(2)) return false;
+  return dims.dim == shape[1] || dims.outer == 1;
+}
+
 }  // namespace shoal

@@ -24,7 +24,9 @@ class Scale final : public Layer {
   Arity arity() const override { return {.max_bottoms = 2}; }
   bool can_be_in_place() const override { return true; }
   Reads reads() const override { return {.bottom_data = two_ || !in_place_, .top_data = false}; }
-  KeepsLayout keeps_layout() const override { return {.data = true, .grad = true}; }
+  KeepsLayout keeps_layout() const override {
+    return {.data = by_channel_, .grad = by_channel_, .of_first = true};
+  }
 
   void setup(Context& ctx, Bottoms bottom, Tops) override {
     const ScaleParameter& scale = param().scale_param();
@@ -42,6 +44,7 @@ class Scale final : public Layer {
     const Shape& numbers = two_ ? bottom[1]->shape() : params()[0]->shape();
     dims_ = broadcast_dims(param(), *bottom[0], axis, numbers,
                            two_ ? "bottom '" + bottom[1]->name + "'" : "the factor");
+    by_channel_ = is_by_channel(dims_, bottom[0]->shape());
     if (has_bias() && bias().shape().count() != numbers.count())
       throw config_error(param(), "the bias has shape ", bias().shape().str(), ", bottom '",
                          bottom[1]->name, "' now ", numbers.str());
@@ -79,6 +82,7 @@ class Scale final : public Layer {
   bool two_ = false;  // the factor is bottom[1]
   bool in_place_ = false;
   ops::BroadcastDims dims_;
+  bool by_channel_ = false;
   Tensor input_;  // in place: what the top overwrote
 };
 

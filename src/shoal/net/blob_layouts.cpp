@@ -65,9 +65,10 @@ BlobLayouts layouts_of(const Net& net) {
     if (has_own(layer, &KernelNeeds::output)) continue;
     const Bottoms bottoms = net.bottoms(i);
     LayoutPtr all;
-    if (layer.keeps_layout().data && !bottoms.empty()) all = kept_layout(layouts, bottoms[0]->data);
+    const Layer::KeepsLayout keeps = layer.keeps_layout();
+    if (keeps.data && !bottoms.empty()) all = kept_layout(layouts, bottoms[0]->data);
     for (const Blob* bottom : bottoms)
-      if (!kept_layout(layouts, bottom->data)) all = nullptr;
+      if (!keeps.of_first && !kept_layout(layouts, bottom->data)) all = nullptr;
     for (const Blob* top : net.tops(i)) put(top->data, like(all, top->data));
   }
   // first what layers keep; then those that write plain gradients have their way

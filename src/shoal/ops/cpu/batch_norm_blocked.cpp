@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cpu/blocks.h"
+#include "shoal/ops/cpu/block_sums.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/running_sums.h"
 #include "shoal/ops/cpu/sum_target.h"
@@ -30,14 +30,7 @@ class Blocks {
         eps_(desc.eps),
         count_(static_cast<double>(desc.images * desc.inner)) {}
 
-  // Sums over numbers of each channel of a block.
-  struct Sums {
-    Doubles plain{}, products{};
-    void operator+=(const Sums& more) {
-      plain += more.plain;
-      products += more.products;
-    }
-  };
+  using Sums = BlockSums<kBlock>;
 
   // The numbers of a block's channels, of C in plain order; `rest` for channels that are not there.
   Floats channels_of(const float* numbers, std::int64_t block, float rest) const {
@@ -95,42 +88,11 @@ class Blocks {
     each_part([&](std::int64_t, std::int64_t b, std::int64_t n) { apply(b, first(b, n), step); });
   }
 
-  // The sums of f(i) = {a, b} over the places at i = first, first + kBlock ...: of a, and of a b.
-  template <class F>
-  static Sums sums_of(std::int64_t first, std::int64_t numbers, const F& f) {
-    constexpr std::int64_t kRun = 128 * kBlock;  // floats are added up, before they lose digits
-    Sums total;
-    for (std::int64_t run = first; run < first + numbers; run += kRun) {
-      Floats plain[2]{}, products[2]{};
-      const std::int64_t end = std::min(first + numbers, run + kRun);
-      std::int64_t i = run;
-      for (; i + 2 * kBlock <= end; i += 2 * kBlock)
-        for (int half = 0; half < 2; ++half) {
-          const auto [a, b] = f(i + half * kBlock);
-          plain[half] += a;
-          products[half] += a * b;
-        }
-      if (i < end) {
-        const auto [a, b] = f(i);
-        plain[0] += a;
-        products[0] += a * b;
-      }
-      total.plain += __builtin_convertvector(plain[0] + plain[1], Doubles);
-      total.products += __builtin_convertvector(products[0] + products[1], Doubles);
-    }
-    return total;
-  }
-
  private:
   Context& ctx_;
   std::int64_t images_, channels_, inner_, blocks_;
   float eps_;
   double count_;  // numbers of one channel
-};
-
-template <class Floats>
-struct Two {
-  Floats a, b;
 };
 
 template <class Floats>
@@ -248,7 +210,7 @@ void BlockedBatchNorm::forward_batch(Context& ctx, const Tensor& x, Tensor& mean
     blocks.in_two_passes(
         [&](std::int64_t b, std::int64_t first, std::int64_t count) {
           const auto middle = near(b);
-          return All::sums_of(first, count, [&](std::int64_t i) {
+          return sums_of_places<kBlock>(first, count, [&](std::int64_t i) {
             const auto a = load_block<kBlock>(to.in + i) - middle;
             return Two<typename All::Floats>{a, a};
           });
@@ -307,7 +269,8 @@ void BlockedBatchNorm::backward_batch(Context& ctx, const NormInput& x, const Te
     blocks.in_two_passes(
         [&](std::int64_t b, std::int64_t first, std::int64_t count) {
           const auto channels = to.channels(blocks, b, means, variances);
-          return All::sums_of(first, count, [&](std::int64_t i) { return to.at(i, channels); });
+          return sums_of_places<kBlock>(first, count,
+                                        [&](std::int64_t i) { return to.at(i, channels); });
         },
         [&](std::int64_t b, const typename All::Sums& sums) {
           to.put(blocks, b, sums);
@@ -350,7 +313,8 @@ void BlockedBatchNorm::backward_global(Context& ctx, const NormInput& x, const T
         [&](std::int64_t b, std::int64_t first, std::int64_t count) {
           if (!to.sums()) return typename All::Sums{};
           const auto channels = to.channels(blocks, b, means, variances);
-          return All::sums_of(first, count, [&](std::int64_t i) { return to.at(i, channels); });
+          return sums_of_places<kBlock>(first, count,
+                                        [&](std::int64_t i) { return to.at(i, channels); });
         },
         [&](std::int64_t b, const typename All::Sums& sums) { to.put(blocks, b, sums); },
         [&](std::int64_t b, std::int64_t first, std::int64_t count) {

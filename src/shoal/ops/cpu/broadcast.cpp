@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/broadcast_blocked.h"
 #include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/sum_target.h"
@@ -120,6 +121,8 @@ void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, c
                      const Tensor* shift, Tensor& y) {
   check(dims, x, y, factor.count());
   CHECK(shift == nullptr || shift->count() == dims.dim);
+  if (const LayoutPtr layout = blocks_of(dims, x))
+    return BlockedBroadcast(ctx, dims, layout).scale_and_shift(x, &factor, shift, y);
   const float *in = x.in(), *scale = factor.in(), *add = shift != nullptr ? shift->in() : nullptr;
   float* out = y.mut();
   for_rows(
@@ -140,6 +143,8 @@ void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, c
 void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
            Tensor& y) {
   check(dims, x, y, shift.count());
+  if (const LayoutPtr layout = blocks_of(dims, x))
+    return BlockedBroadcast(ctx, dims, layout).scale_and_shift(x, nullptr, &shift, y);
   const float *in = x.in(), *add = shift.in();
   float* out = y.mut();
   for_rows(
@@ -161,6 +166,8 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
   const bool products = g_factor.tensor != nullptr;
   CHECK(!products || x.count() == g.count())
       << "shapes " << x.shape().str() << " and " << g.shape().str();
+  if (const LayoutPtr layout = blocks_of(dims, products ? x : g))
+    return BlockedBroadcast(ctx, dims, layout).scale_backward(g, x, &factor, gx, g_factor, g_shift);
   backward(ctx, dims,
            {.g = g.in(),
             .x = products ? x.in() : g.in(),
@@ -172,6 +179,8 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
 
 void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
   check(dims, g, g, g_shift.tensor->count());
+  if (const LayoutPtr layout = blocks_of(dims, g))
+    return BlockedBroadcast(ctx, dims, layout).scale_backward(g, g, nullptr, nullptr, {}, g_shift);
   backward(ctx, dims,
            {.g = g.in(),
             .x = g.in(),

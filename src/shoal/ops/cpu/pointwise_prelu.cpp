@@ -1,4 +1,5 @@
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/broadcast_blocked.h"
 #include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/pointwise.h"
 
@@ -20,11 +21,20 @@ void for_rows(Context& ctx, std::int64_t count, const Tensor& slope, std::int64_
                });
 }
 
+// Of x against the slopes of its channels, or against one.
+BroadcastDims dims_of(const Tensor& x, const Tensor& slope, std::int64_t inner) {
+  const std::int64_t channels = slope.count();
+  return {.outer = x.count() / (channels * inner), .dim = channels, .inner = inner};
+}
+
 }  // namespace
 
 void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
   if (x.count() == 0) return;
+  const BroadcastDims dims = dims_of(x, slope, inner);
+  if (const LayoutPtr layout = blocks_of(dims, x))
+    return BlockedBroadcast(ctx, dims, layout).prelu(x, slope, y);
   const float* in = x.in();
   float* out = y.out();
   for_rows(ctx, x.count(), slope, inner, [=](float a, std::int64_t begin, std::int64_t end) {
@@ -38,6 +48,9 @@ void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int
   CHECK(x.count() == dx.count() && dy.count() == dx.count())
       << "shapes " << x.shape().str() << " and " << dx.shape().str();
   if (x.count() == 0) return;
+  const BroadcastDims dims = dims_of(x, slope, inner);
+  if (const LayoutPtr layout = blocks_of(dims, x))
+    return BlockedBroadcast(ctx, dims, layout).prelu_backward(x, slope, dy, dx);
   const float *in = x.in(), *up = dy.in();
   float* out = dx.out();
   for_rows(ctx, x.count(), slope, inner, [=](float a, std::int64_t begin, std::int64_t end) {
@@ -50,7 +63,10 @@ void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, con
                           Tensor& dslope) {
   CHECK(x.count() == dy.count()) << "shapes " << x.shape().str() << " and " << dy.shape().str();
   if (x.count() == 0) return;
-  const std::int64_t channels = dslope.count(), outer = x.count() / (channels * inner);
+  const BroadcastDims dims = dims_of(x, dslope, inner);
+  if (const LayoutPtr layout = blocks_of(dims, x))
+    return BlockedBroadcast(ctx, dims, layout).prelu_slope_backward(x, dy, dslope);
+  const std::int64_t channels = dims.dim, outer = dims.outer;
   const float *in = x.in(), *up = dy.in();
   float* sums = dslope.mut();
   const auto term = [=](std::int64_t i) { return in[i] > 0 ? 0.0 : double{up[i]} * in[i]; };

@@ -1,0 +1,127 @@
+// Nets whose images lie in blocks of channels: which layers reorder numbers, and where the plan has
+// room for them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "shoal/net/net.h"
+#include "shoal/ops/backend.h"
+#include "shoal/ops/blocked_channels.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "support/places.h"
+
+namespace shoal::blocked_nets_test {
+namespace {
+
+bool by_onednn(const Net& net) {
+  return std::ranges::any_of(net.layers(), [](const auto& layer) {
+    return std::ranges::any_of(layer->choices(),
+                               [](const ops::Choice& choice) { return choice.impl == "onednn"; });
+  });
+}
+
+std::string conv(const std::string& name, const std::string& bottom, int outputs = 32) {
+  return "layer { name: '" + name + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + name +
+         "' convolution_param { kernel_size: 3 pad: 1 num_output: " + std::to_string(outputs) +
+         " weight_filler { type: 'xavier' } } }\n";
+}
+
+// A convolution, the layers, which make 'y' of 'c', and another convolution.
+std::string around(const std::string& layers, int channels = 32) {
+  return "layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 2 dim: 3 "
+         "dim: 8 dim: 8 } data_filler { type: 'gaussian' } } }\n" +
+         conv("c", "x", channels) + layers + conv("d", "y") +
+         "layer { name: 'sum' type: 'Reduction' bottom: 'd' top: 'sum' loss_weight: 1 "
+         "reduction_param { operation: SUMSQ } }\n";
+}
+
+NetParameter parse(const std::string& text) {
+  NetParameter net = parse_net(text, "test.prototxt");
+  net.mutable_state()->set_phase(TRAIN);
+  return net;
+}
+
+// Of a pass forward and backward, once the memory is there.
+std::int64_t reorders_of(Net& net) {
+  std::int64_t before = 0;
+  for (int pass = 0; pass < 3; ++pass) {
+    before = net.context().stream()->conversions.reorders;
+    EXPECT_TRUE(net.forward().ok() && net.backward().ok());
+  }
+  return net.context().stream()->conversions.reorders - before;
+}
+
+struct Case {
+  const char *name, *layers;
+  int reorders;  // but for the loss
+  int channels = 32;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class BlockedNets : public testing::TestWithParam<Case> {};
+
+TEST_P(BlockedNets, ReorderAsFewNumbersAsCanBe) {
+  const Case& c = GetParam();
+  for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16}) {
+    Context context({.seed = 3, .precision = precision});
+    Net net(parse(around(c.layers, c.channels)), context);
+    if (!by_onednn(net)) GTEST_SKIP() << "oneDNN convolves nothing on this machine";
+    // the loss reads d in plain order, and writes its gradient so; data of 16 bits
+    const int others = precision == Precision::kFloat32 ? 2 : 3;
+    EXPECT_EQ(reorders_of(net), c.reorders + others) << static_cast<int>(precision);
+    if (c.reorders > 0) continue;
+    const Blob &c_blob = *net.blob("c"), &y = *net.blob("y");
+    EXPECT_NE(ops::as_blocked(y.data.layout()), nullptr);
+    EXPECT_EQ(y.data.storage()->home_memory(), c_blob.data.storage()->home_memory())
+        << "y has memory of its own";
+    EXPECT_EQ(y.grad.storage()->home_memory(), c_blob.grad.storage()->home_memory())
+        << "the gradient of y has memory of its own";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, BlockedNets,
+    testing::Values(
+        Case{"scale",
+             "layer { name: 's' type: 'Scale' bottom: 'c' top: 'y' scale_param { bias_term: true } "
+             "}",
+             0},
+        Case{"scale_in_place",
+             "layer { name: 's' type: 'Scale' bottom: 'c' top: 'c' } layer { name: 'r' type: "
+             "'PReLU' bottom: 'c' top: 'y' }",
+             0},
+        Case{"scale_of_padded_blocks", "layer { name: 's' type: 'Scale' bottom: 'c' top: 'y' }", 0,
+             28},
+        Case{"one_factor",
+             "layer { name: 's' type: 'Scale' bottom: 'c' top: 'y' scale_param { axis: 0 num_axes: "
+             "0 } }",
+             0},
+        Case{
+            "scale_by_a_bottom",
+            "layer { name: 'f' type: 'DummyData' top: 'f' dummy_data_param { shape { dim: 2 dim: "
+            "32 } data_filler { type: 'gaussian' } } } layer { name: 's' type: 'Scale' bottom: 'c' "
+            "bottom: 'f' top: 'y' scale_param { axis: 0 } }",
+            0},
+        Case{"bias", "layer { name: 'b' type: 'Bias' bottom: 'c' top: 'y' }", 0},
+        Case{"prelu", "layer { name: 'r' type: 'PReLU' bottom: 'c' top: 'y' }", 0},
+        Case{"shared_prelu",
+             "layer { name: 'r' type: 'PReLU' bottom: 'c' top: 'y' prelu_param { channel_shared: "
+             "true } }",
+             0},
+        // c and y, and their gradients; Bias does not read c to find its own
+        Case{"scale_of_rows",
+             "layer { name: 's' type: 'Scale' bottom: 'c' top: 'y' scale_param { axis: 2 num_axes: "
+             "1 } }",
+             4},
+        Case{
+            "bias_of_places",
+            "layer { name: 'b' type: 'Bias' bottom: 'c' top: 'y' bias_param { axis: 1 num_axes: -1 "
+            "} }",
+            3}),
+    [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace shoal::blocked_nets_test
