@@ -96,7 +96,7 @@ TEST_P(CudaLibraries, APrecisionIsKept) {
 TEST_P(CudaLibraries, ADenseLayerIsTheCpus) {
   for (const ops::DenseDesc& desc :
        ops::with_overwriting<ops::DenseDesc>({{4, 30, 10}, {3, 50, 70, true}, {1, 20, 33}})) {
-    const auto [m, k, n, is_kn, overwrites_dw] = desc;
+    const auto [m, k, n, is_kn, overwrites_dw, relu] = desc;
     const Tensor x = drawn(m * k, 1), w = drawn(k * n, 2), b = drawn(n, 3), dy = drawn(m * n, 4);
     const auto ours = ops::cuda::kDense.make(desc, gpu_), cpus = ops::cpu::kDense.make(desc, cpu_);
     Tensor y = poisoned(m * n), want_y(Shape{m * n}), dx = poisoned(m * k), want_dx(Shape{m * k});

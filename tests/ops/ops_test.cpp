@@ -54,7 +54,7 @@ TEST(Gemm, IsTheSumOfProducts) {
 TEST(Dense, ForwardAndBackwardAreTheSumsTheySay) {
   for (const DenseDesc& desc : with_overwriting<DenseDesc>(
            {{1, 1, 1}, {4, 30, 10}, {3, 50, 70, true}, {1, 200, 300}, {64, 33, 17, true}})) {
-    const auto [m, k, n, is_kn, overwrites_dw] = desc;
+    const auto [m, k, n, is_kn, overwrites_dw, relu] = desc;
     const Numbers x = draw(m * k, 1), w = draw(k * n, 2), b = draw(n, 3), dy = draw(m * n, 4),
                   db = draw(n, 6);
     const Numbers dw = overwrites_dw ? Numbers(w.size(), std::nan("")) : draw(k * n, 5);

@@ -10,11 +10,12 @@ namespace {
 // Every output is a weighted sum of all inputs.
 //   bottom[0] (M..., K...), M the axes before `axis`, K all from it on
 //   top[0] (M..., N), N = num_output   params: weight (N, K), or (K, N) with transpose; bias (N)
+// Does the work of the ReLU behind it.
 // Source: Caffe's InnerProductLayer.
 class InnerProduct final : public Layer, public Factored {
  public:
   using Layer::Layer;
-  Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  Reads reads() const override { return {.bottom_data = true, .top_data = desc_.relu.has_value()}; }
   KeepsLayout keeps_layout() const override { return {.data = false, .grad = true}; }
   Replays replays() const override { return {.backward = sink_ == nullptr}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
@@ -49,6 +50,14 @@ class InnerProduct final : public Layer, public Factored {
     choose(ctx);
   }
 
+  TakesOver take_over(Context& ctx, const Layer& next, bool) override {
+    const float slope = next.param().relu_param().negative_slope();
+    if (next.param().type() != "ReLU" || !(slope >= 0)) return TakesOver::kNothing;
+    desc_.relu = slope;
+    choose(ctx);
+    return TakesOver::kBoth;
+  }
+
   // Factors that come later add to it.
   bool overwrite_gradient(Context& ctx, int of) override {
     if (of != 0 || sink_ != nullptr) return false;
@@ -64,10 +73,13 @@ class InnerProduct final : public Layer, public Factored {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
+    Tensor* bias = sink_ ? nullptr : gradient(1);
+    if (desc_.relu && ops::relu_and_bias_gradient(ctx, *desc_.relu, desc_.outputs, 1, tops[0]->data,
+                                                  tops[0]->grad, bias))
+      bias = nullptr;
     if (sink_) sink_->take(ctx.share().replica, tops[0]->grad, bottoms[0]->data);
     op_->backward(ctx, bottoms[0]->data, params()[0]->data, tops[0]->grad,
-                  propagate[0] ? &bottoms[0]->grad : nullptr, sink_ ? nullptr : gradient(0),
-                  sink_ ? nullptr : gradient(1));
+                  propagate[0] ? &bottoms[0]->grad : nullptr, sink_ ? nullptr : gradient(0), bias);
   }
 
   Sizes factor_sizes() const override { return {desc_.rows, desc_.outputs, desc_.inputs}; }

@@ -12,9 +12,13 @@ struct Pair {
   const char *maker, *follower;
   bool more = false;  // and that of a layer behind it
 };
-constexpr Pair kPairs[] = {
-    {"Convolution", "BatchNorm", true}, {"Convolution", "Scale", true}, {"Convolution", "ReLU"},
-    {"BatchNorm", "Scale", true},       {"BatchNorm", "ReLU"},          {"Eltwise", "ReLU"}};
+constexpr Pair kPairs[] = {{"Convolution", "BatchNorm", true},
+                           {"Convolution", "Scale", true},
+                           {"Convolution", "ReLU"},
+                           {"BatchNorm", "Scale", true},
+                           {"BatchNorm", "ReLU"},
+                           {"Eltwise", "ReLU"},
+                           {"InnerProduct", "ReLU"}};
 
 const Pair* find_pair(const LayerParameter& maker, const LayerParameter& follower) {
   const auto found = std::ranges::find_if(kPairs, [&](const Pair& pair) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "shoal/ops/op.h"
@@ -35,6 +36,9 @@ struct DenseDesc {
   std::int64_t outputs = 0;    // N
   bool weight_is_kn = false;   // w is (K, N), not (N, K)
   bool overwrites_dw = false;  // backward overwrites dw instead of adding to it
+  // The slope below 0 of a ReLU that forward applies to y; none: y is the bare sum. backward takes
+  // the gradient of the bare sum in either case.
+  std::optional<float> relu{};
   bool operator==(const DenseDesc&) const = default;
   bool is_empty() const { return rows == 0; }
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/dense_blocked.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/relu.h"
 #include "shoal/ops/cpu/sgemm.h"
 
 namespace shoal::ops::cpu {
@@ -72,32 +74,59 @@ void sgemm_split(int threads, std::int64_t m, std::int64_t n, std::int64_t k, fl
 
 namespace {
 
+// y (rows, outputs) becomes the ReLU of y + b, or of y: one sweep over memory.
+void add_bias_and_relu(Context& ctx, std::int64_t outputs, const Tensor* b, float slope,
+                       Tensor& y) {
+  const float* const bias = b != nullptr ? b->in() : nullptr;
+  float* const out = y.mut();
+  parallel_for(ctx.threads(), y.count() / outputs, grain_of(outputs),
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   float* const row = out + r * outputs;
+                   for (std::int64_t i = 0; bias != nullptr && i < outputs; ++i) row[i] += bias[i];
+                   relu_in_place(slope, row, outputs);
+                 }
+               });
+}
+
 class Dense final : public DenseKernel {
  public:
-  explicit Dense(const DenseDesc& desc) : desc_(desc) {}
+  explicit Dense(const DenseDesc& desc) : desc_(desc), blocked_(desc) {}
 
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
-    gemm(ctx, Trans::kNo, desc_.weight_is_kn ? Trans::kNo : Trans::kYes, desc_.rows, desc_.outputs,
-         desc_.inputs, 1, x, w, 0, y);
-    if (b != nullptr) add_bias(ctx, desc_.outputs, 1, *b, y);
+    if (const LayoutPtr layout = blocked_.serves(x))
+      blocked_.forward(ctx, layout, x, w, y);
+    else
+      gemm(ctx, Trans::kNo, desc_.weight_is_kn ? Trans::kNo : Trans::kYes, desc_.rows,
+           desc_.outputs, desc_.inputs, 1, x, w, 0, y);
+    if (desc_.relu)
+      add_bias_and_relu(ctx, desc_.outputs, b, *desc_.relu, y);
+    else if (b != nullptr)
+      add_bias(ctx, desc_.outputs, 1, *b, y);
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
                 Tensor* dw, Tensor* db) override {
-    const auto [m, k, n, weight_is_kn, overwrites_dw] = desc_;
+    const auto [m, k, n, weight_is_kn, overwrites_dw, relu] = desc_;
     const float beta = overwrites_dw ? 0 : 1;
+    if (db != nullptr) add_bias_gradient(ctx, n, 1, dy, *db);
+    if (const LayoutPtr layout = blocked_.serves(x)) {
+      if (dw != nullptr) blocked_.backward_weights(ctx, layout, x, dy, *dw);
+      if (dx != nullptr) blocked_.backward_data(ctx, layout, w, dy, *dx);
+      return;
+    }
     if (dw != nullptr && weight_is_kn)
       gemm(ctx, Trans::kYes, Trans::kNo, k, n, m, 1, x, dy, beta, *dw);
     if (dw != nullptr && !weight_is_kn)
       gemm(ctx, Trans::kYes, Trans::kNo, n, k, m, 1, dy, x, beta, *dw);
-    if (db != nullptr) add_bias_gradient(ctx, n, 1, dy, *db);
     if (dx != nullptr)
       gemm(ctx, Trans::kNo, weight_is_kn ? Trans::kYes : Trans::kNo, m, k, n, 1, dy, w, 0, *dx);
   }
 
  private:
   DenseDesc desc_;
+  BlockedDense blocked_;  // for an x in blocks of channels
 };
 
 }  // namespace

@@ -141,11 +141,12 @@ class Dense final : public DenseKernel {
     cuda::gemm(ctx, Trans::kNo, desc_.weight_is_kn ? Trans::kNo : Trans::kYes, desc_.rows,
                desc_.outputs, desc_.inputs, 1, x, w, 0, y);
     if (b != nullptr) add_bias(ctx, desc_.outputs, 1, *b, y);
+    if (desc_.relu) map(ctx, {MapKind::kRelu, *desc_.relu}, y, y);
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
                 Tensor* dw, Tensor* db) override {
-    const auto [m, k, n, weight_is_kn, overwrites_dw] = desc_;
+    const auto [m, k, n, weight_is_kn, overwrites_dw, relu] = desc_;
     const float beta = overwrites_dw ? 0 : 1;
     if (dw != nullptr && weight_is_kn)
       cuda::gemm(ctx, Trans::kYes, Trans::kNo, k, n, m, 1, x, dy, beta, *dw);
