@@ -39,7 +39,7 @@ enum class Code {
 
 struct Error {
   Code code = Code::kInternal;
-  // one or more whole sentences: what, where (file, offset or line), the likely cause
+  // `message` is one or more whole sentences: what, where (file, offset or line), the likely cause.
   std::string message;
 };
 

@@ -29,14 +29,14 @@ class AtomicFile {
   Status write(std::string_view bytes);
   Status flush();   // all bytes on the disk, still under the temporary name
   Status commit();  // flush, fsync, rename, fsync of the directory
-  // Where the bytes are until commit(), for a library that writes files by their names; "" for a
-  // device or a pipe.
+  // Returns where the bytes are until commit(), for a library that writes files by their names; ""
+  // for a device or a pipe.
   const std::string& temporary() const { return temporary_; }
 
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Code code);
   Status fail(const char* doing) const;  // with errno
-  // true for a device or a pipe, which has no temporary file
+  // Returns whether the file is a device or a pipe, which has no temporary file.
   bool in_place() const { return temporary_.empty(); }
   std::string path_, temporary_, buffer_;
   int fd_;
@@ -51,7 +51,7 @@ void remove_leftovers(const std::string& prefix);
 Status check_writable(const std::string& path, Code code);
 
 bool file_exists(const std::string& path);
-// Whether a failed call's errno says that a disk, or its user's part of it, is full.
+// Returns whether a failed call's errno says that a disk, or its user's part of it, is full.
 bool is_full(int error_number);
 // Returns the text of errno after a failed call.
 std::string system_reason(int error_number);

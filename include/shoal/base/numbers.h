@@ -31,7 +31,7 @@ inline double sum_in_lanes(std::int64_t begin, std::int64_t end, const Term& ter
   return sum;
 }
 
-// Whether there is no NaN and no infinity: no exponent has all of its bits set.
+// Returns whether there is no NaN and no infinity: no exponent has all of its bits set.
 inline bool all_finite(std::span<const float> values) {
   std::uint32_t bad = 0;
   for (const float value : values)

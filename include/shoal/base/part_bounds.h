@@ -9,11 +9,12 @@
 
 namespace shoal {
 
-// Where the parts of `count` records begin, and `count`: part k is the records bounds[k] ..
-// bounds[k + 1] - 1. Every part has at least one; where that cannot be, an Error (kUsage).
+// The first record of each part of `count` records, then `count`: part k is the records bounds[k]
+// .. bounds[k + 1] - 1. Every part has at least one; if that cannot be, functions return an Error
+// (kUsage).
 using PartBounds = std::vector<std::uint64_t>;
 
-// An Error (kUsage) where a part is empty.
+// Returns `bounds`, or an Error (kUsage) if a part is empty.
 Result<PartBounds> none_empty(PartBounds bounds);
 
 // Divides in proportion to `weights`, which are finite and above 0 (else kUsage): each part gets

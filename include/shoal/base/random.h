@@ -74,9 +74,9 @@ class Random {
   }
   float unit() { return to_unit(word()); }  // [0, 1)
   float uniform(float low, float high) { return low + (high - low) * unit(); }
-  // two words a number
+  // Takes two words a number.
   float gaussian(float mean, float std);
-  // uniform in [0, n); n > 0; no bias
+  // Returns a number uniform in [0, n), without bias; n > 0.
   std::uint64_t below(std::uint64_t n);
 
   // The members that std::shuffle and similar functions need.
@@ -87,7 +87,7 @@ class Random {
 
  private:
   State state_;
-  // the four words around block_at_ * 4, so that drawing in order costs one philox for four
+  // `block_` holds the four words around block_at_ * 4: drawing in order costs one philox for four.
   std::array<std::uint32_t, 4> block_{};
   std::uint64_t block_at_ = ~std::uint64_t{0};
 };

@@ -12,7 +12,7 @@ HostPort split_address(const std::string& address) {
             end + 1 < address.size() && address[end + 1] == ':' ? address.substr(end + 2) : ""};
   }
   const std::size_t colon = address.rfind(':');
-  // none, or an IPv6 address without a port
+  // Without a colon there is no port; several are an IPv6 address without one.
   if (colon == std::string::npos || address.find(':') != colon) return {address, ""};
   return {address.substr(0, colon), address.substr(colon + 1)};
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t kPolynomial = 0x82f63b78;
 using Table = std::array<std::uint32_t, 256>;
 
-// kTables[k][b]: what a byte b does to the crc once k zero bytes have followed it.
+// Makes kTables: kTables[k][b] is what a byte b does to the crc once k zero bytes have followed it.
 constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t i = 0; i < 256; ++i) {
@@ -95,7 +95,7 @@ __attribute__((target("sse4.2"))) std::uint64_t in_threes(const Shift& shift, st
   return c;
 }
 
-// x to the power of n modulo the polynomial, its bits in the order of a crc's.
+// Returns x to the power of n modulo the polynomial, its bits in the order of a crc's.
 constexpr std::uint32_t power_of_x(std::size_t n) {
   std::uint32_t power = 1u << 31;
   for (; n > 0; --n) power = power & 1 ? power >> 1 ^ kPolynomial : power >> 1;

@@ -37,7 +37,7 @@ Status write_all(int fd, std::string_view bytes) {
   return {};
 }
 
-// Where a symbolic link leads: the link stays, and what it points to is replaced.
+// Returns where a symbolic link leads: the link stays, and what it points to is replaced.
 std::string behind_links(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_symlink(path, error)) return path;
@@ -115,12 +115,12 @@ Result<std::string> read_file(const std::string& path, Code code) {
   };
   if (::stat(path.c_str(), &info) != 0) return not_opened();
   const bool pipe = S_ISFIFO(info.st_mode);
-  // a device might have no end
+  // A device might have no end.
   if (!pipe && !S_ISREG(info.st_mode))
     return Error{code, str("cannot read ", path, ": ",
                            S_ISDIR(info.st_mode) ? system_reason(EISDIR)
                                                  : std::string("it is no regular file"))};
-  // to open a pipe would wait for its writer for ever
+  // Opening a pipe would wait for its writer for ever.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0));
   if (fd < 0) return not_opened();
   std::string bytes;
@@ -261,7 +261,7 @@ Status AtomicFile::commit() {
 
 Status check_writable(const std::string& path, Code code) {
   struct stat info;
-  // the reader of a pipe would take the end of a trial for the end of the file
+  // The reader of a pipe would take the end of a trial for the end of the file.
   if (::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode))
     return ::access(path.c_str(), W_OK) == 0
                ? Status()

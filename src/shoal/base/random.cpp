@@ -14,7 +14,7 @@ std::uint64_t stream_of(std::string_view name) {
 }
 
 Random Random::fork(std::string_view name) const {
-  // streams of streams do not collide by construction of xor
+  // Mixes the names: under xor fork(a).fork(b) would be fork(b).fork(a).
   const auto mixed = philox(state_.stream, stream_of(name), 0);
   return Random(state_.seed, std::uint64_t{mixed[0]} << 32 | mixed[1]);
 }
@@ -30,14 +30,14 @@ std::uint32_t Random::word() {
 }
 
 float Random::gaussian(float mean, float std) {
-  // of a number in (0, 1]
+  // The logarithm is of a number in (0, 1].
   const double radius = std::sqrt(-2.0 * std::log(1.0 - word() * 0x1p-32));
   const double angle = 2.0 * std::numbers::pi * (word() * 0x1p-32);
   return static_cast<float>(mean + std * radius * std::cos(angle));
 }
 
 std::uint64_t Random::below(std::uint64_t n) {
-  // the last value of a whole number of ranges
+  // The limit is the last value of a whole number of ranges.
   const std::uint64_t limit = ~std::uint64_t{0} - (~std::uint64_t{0} % n + 1) % n;
   std::uint64_t value = word64();
   while (value > limit) value = word64();

@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-// How many letters two words share from their beginning.
+// Returns how many letters two words share from their beginning.
 std::size_t same_start(std::string_view a, std::string_view b) {
   std::size_t n = 0;
   while (n < a.size() && n < b.size() && lower(a[n]) == lower(b[n])) ++n;
