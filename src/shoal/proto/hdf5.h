@@ -37,7 +37,7 @@ class Hdf5File {
   // letters; none if there is no such group.
   Result<std::vector<std::string>> arrays(const std::string& group) const;
 
-  // Of an array of floats or integers of any size; an error for another.
+  // Returns the sizes of an array of floats or integers of any width; an error for other types.
   Result<Dims> dims(const std::string& name) const;
   // As many as dims says, row after row; others than float32 are converted.
   Status read(const std::string& name, std::span<float> numbers) const;

@@ -72,7 +72,7 @@ std::set<std::pair<int, int>> outer_fields(std::string_view head) {
       good = false;
     if (!good) return {};
     fields.insert({number, type});
-    // goes on past the head
+    // Ends where a field goes on past the head.
     if (type == 2 && !in.Skip(static_cast<int>(std::min<std::uint32_t>(length, 1u << 30)))) break;
   }
   return fields;

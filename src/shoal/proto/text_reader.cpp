@@ -28,7 +28,7 @@ class Collector final : public io::ErrorCollector {
   void AddError(int line, io::ColumnNumber column, const std::string& text) override {
     const bool again =
         !complaints.empty() && complaints.back().line == line && complaints.back().column == column;
-    // the parser stumbles twice over a broken token
+    // The parser stumbles twice over a broken token.
     if (!again) complaints.push_back({line, column, text});
   }
   void AddWarning(int line, io::ColumnNumber column, const std::string& text) override {
@@ -88,7 +88,7 @@ std::string place_in(const TextPlaces& places, const std::string& name,
 }
 
 void parse_text(std::string text, const std::string& name, Message& message, TextPlaces& places) {
-  // a byte order mark, as some editors leave it
+  // Blanks a byte order mark, as some editors leave it.
   if (text.starts_with("\xef\xbb\xbf")) text.replace(0, 3, "   ");
   text = rewrite_aliases(std::move(text), *message.GetDescriptor(), name);
   Collector collector;

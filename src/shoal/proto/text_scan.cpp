@@ -149,7 +149,7 @@ Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descri
       here.field = here.message ? here.message->FindFieldByName(text) : nullptr;
     } else if (text == "{" || text == "<") {
       const Descriptor* inner = here.field ? here.field->message_type() : nullptr;
-      // no schema goes there, and paths would grow without bound
+      // No schema goes so deep, and paths would grow without bound.
       const bool deep = stack.size() > kDeepestBlock;
       stack.push_back({inner, nullptr,
                        deep                ? here.path

@@ -16,7 +16,7 @@ namespace shoal {
 struct Token {
   std::string text;
   bool is_name = false, is_string = false;
-  // as protobuf counts them: from 0, a tab moves to the next multiple of 8
+  // `line` and `column` are as protobuf counts: from 0, and a tab moves to the next multiple of 8.
   int line = 0, column = 0;
   std::size_t begin = 0, end = 0;  // bytes of the text
 };
@@ -29,7 +29,7 @@ std::vector<Token> scan(const std::string& text);
 struct Place {
   const google::protobuf::Descriptor* message = nullptr;
   const google::protobuf::FieldDescriptor* field = nullptr;
-  // names of the fields that enclose it, outermost first, "layer.pooling_param"
+  // The names of the fields that enclose it, outermost first: "layer.pooling_param".
   std::string path;
 };
 Place place_of(const std::vector<Token>& tokens, std::size_t index,

@@ -32,7 +32,7 @@ InputParameter input_shapes(const NetParameter& net, const std::string& where) {
   return param;
 }
 
-// Whether a layer of type Input makes every top that `input` names.
+// Returns whether a layer of type Input makes every top that `input` names.
 bool inputs_are_layers(const NetParameter& net) {
   return std::ranges::all_of(net.input(), [&](const std::string& name) {
     return std::ranges::any_of(net.layer(), [&](const LayerParameter& layer) {

@@ -11,7 +11,7 @@ namespace shoal {
 class NetParameter;
 class SolverParameter;
 
-// Where a net comes from.
+// Says where a net comes from.
 struct NetSource {
   std::string name;                    // the file, in logs and errors
   std::vector<std::string> v1_origin;  // "file:line" of each `layers` item, or empty

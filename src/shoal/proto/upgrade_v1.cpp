@@ -66,7 +66,7 @@ constexpr struct {
 std::string new_type(V1::LayerType type) {
   for (const auto& entry : kV1Types)
     if (entry.v1 == type) return std::string(entry.v2);
-  // the parser lets no other number through
+  // The parser lets no other number through.
   LOG(FATAL) << "V1 layer type " << type << " has no name";
 }
 
