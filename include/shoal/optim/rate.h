@@ -33,13 +33,13 @@ struct RateOptions {
 // Empty, or the first thing wrong, in words.
 std::string validate(const RateOptions& options);
 
-// s at `iteration`, `before` being s at the iteration before it (0 at the start). Policies without
-// steps keep `before`.
+// Returns s at `iteration`; `before` is s at the iteration before it (0 at the start). Policies
+// without steps keep `before`.
 std::int64_t steps_taken(const RateOptions& options, std::int64_t iteration, std::int64_t before);
 // The rate at `iteration`, after `steps` steps.
 float rate_at(const RateOptions& options, std::int64_t iteration, std::int64_t steps);
 
-// How the rate grows with the batch. Source: Goyal et al., "Accurate, large minibatch SGD" (2017),
+// Raises the rate for a larger batch. Source: Goyal et al., "Accurate, large minibatch SGD" (2017),
 // for the warm-up; FireCaffe (Iandola et al., CVPR 2016).
 struct RateScaling {
   double factor = 1;        // of the rate, after the warm-up

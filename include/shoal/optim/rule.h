@@ -32,7 +32,7 @@ inline constexpr int kMaxHistories = 2;
 std::optional<Rule> rule_named(std::string_view name);
 const char* name_of(Rule rule);
 std::vector<std::string> rule_names();
-// How many numbers a rule keeps for each element.
+// Returns how many numbers a rule keeps for each element.
 int histories(Rule rule);
 
 struct RuleOptions {
@@ -51,7 +51,7 @@ std::string validate(const RuleOptions& options);
 struct Step {
   Rule rule = Rule::kSgd;
   Regularization regularization = Regularization::kL2;
-  // of this iteration, times lr_mult; Adam's bias correction is in it
+  // The rate of this iteration, times lr_mult; Adam's bias correction is in it.
   float rate = 0;
   float decay = 0;  // weight_decay times decay_mult
   float gradient_scale = 1;
@@ -111,7 +111,8 @@ SHOAL_ON_ANY_DEVICE inline float take(const Step& s, float g, float& h, float& h
 
 // ---- n elements ----
 
-// h and h2 are read and written as far as the rule has histories, and may be null beyond.
+// Updates the n weights w by their gradients g. h and h2 are read and written as far as the rule
+// has histories, and may be null beyond.
 template <Rule rule, Regularization kind>
 SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& step, std::int64_t n, float* w,
                                                 const float* g, float* h, float* h2) {

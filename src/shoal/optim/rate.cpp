@@ -75,7 +75,7 @@ float rate_at(const RateOptions& o, std::int64_t iteration, std::int64_t steps) 
     case Policy::kExp: return static_cast<float>(o.base * integer_power(o.gamma, iteration));
     case Policy::kInv: return o.base * std::pow(1 + o.gamma * i, -o.power);
     case Policy::kPoly:
-      // a run that goes on past max_iter would meet the root of a negative number
+      // A run that goes on past max_iter would meet the root of a negative number.
       if (iteration >= o.max_iter) return 0;
       return o.base * std::pow(1 - i / static_cast<float>(o.max_iter), o.power);
     case Policy::kSigmoid:
