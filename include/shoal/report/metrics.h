@@ -13,15 +13,15 @@
 
 namespace shoal {
 
-// How often a number was 0, 1, 2 ...; the last class of a fixed number of them stands for "or
-// more".
+// A histogram counts how often a number was 0, 1, 2 ...; the last of its fixed number of classes
+// stands for "or more".
 using Histogram = std::vector<std::uint64_t>;
 
 // The seconds of one step of a worker's own: of its one pass over its net, or in a scheme with
 // local steps of one of them.
 struct StepMetrics {
   double data_wait = 0, compute = 0;
-  // of its own weights, or handing gradients over to be sent
+  // Updating its own weights, or handing gradients over to be sent.
   double update = 0;
 };
 
@@ -30,26 +30,27 @@ struct StepMetrics {
 struct ClockMetrics {
   int worker = 0;
   std::int64_t clock = 0;  // finished before this one
-  // seconds from the start of training to the end of this clock
+  // Seconds from the start of training to the end of this clock.
   double time = 0;
   double compute = 0;    // seconds in forward and backward passes
   double data_wait = 0;  // in which they waited for data
   double row_wait = 0;   // in which they waited for rows, or for permission to begin
   double update = 0;     // at the updates, as in StepMetrics
   double other = 0;      // before the clock began: tests, snapshots, agreements
-  // in which pushes were on their way out; while the above went on, so not to be added to it
+  // Seconds in which pushes were on their way out, while the above went on: not to be added to it.
   double send = 0;
   double receive = 0;  // in which rows were on their way in, likewise
-  // on the wire, of the worker's whole process, its server's part included
+  // Bytes on the wire of the worker's whole process, its server's part included.
   std::uint64_t bytes_sent = 0, bytes_received = 0;
-  // of those sent, through memory to processes of this machine
+  // The part of bytes_sent that went through memory to processes of this machine.
   std::uint64_t shared_bytes = 0;
   double samples = 0;
   std::uint64_t local_steps = 1;  // steps of the worker's solver
   std::uint64_t drops = 0;        // rows pushed and thrown away
-  // of rows: clocks that their reader was ahead of the slowest worker
+  // Rows read, by the clocks that their reader was ahead of the slowest worker.
   Histogram reads{};
-  // of rows: versions that others made between the read and the merge of what was computed from it
+  // Rows pushed, by the versions that others made between the read and the merge of what was
+  // computed from it.
   Histogram pushes{};
   std::vector<StepMetrics> steps{};  // for ESync's logs alone
 };

@@ -1,5 +1,5 @@
-// How far long work has come: one line on a terminal that is written over and over, nothing at all
-// in a pipe or a file.
+// Shows how far long work has come: one line on a terminal that is written over and over, nothing
+// at all in a pipe or a file.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ std::string progress_line(const std::string& work, const std::string& unit, std:
 // "6 s", "3 min 20 s", "2 h 5 min".
 std::string duration_text(double seconds);
 
-// Whether progress is shown: stderr is a terminal.
+// Returns whether progress is shown: stderr is a terminal.
 bool progress_shown();
 
 class Progress {
