@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-// Where an image was cut, and how its bytes are to be read.
+// Says where an image was cut, and how its bytes are to be read.
 struct ImageCrop {
   std::int32_t top = 0, left = 0;  // of the crop's first pixel in the whole image
   std::int32_t mirrored = 0;       // 1: left and right will be swapped; 0: they will not

@@ -23,19 +23,19 @@ class ConvTuning;  // ops/tuning.h
 // label out of range).
 struct Failure {
   Error error;
-  // which item of the batch, if one is to blame; the net adds the record's key
+  // The item of the batch that is to blame, or -1; the net adds the record's key.
   std::int64_t item = -1;
 };
 
-// Which part of the data is this net's, of all the nets that train together: `clients` processes
+// The part of the data that is this net's, of all the nets that train together: `clients` processes
 // with `replicas` nets each.
 struct Share {
   int client = 0, clients = 1;
   int replica = 0, replicas = 1;
-  // of the client's part of a source that is cut up; empty: its number
+  // The suffix of the client's part of a source that is cut up; empty: its number.
   std::string suffix{};
   bool in_parts = false;  // what is cut up stays so if one client is left
-  // of each client's part of a source that all share, beside the others'; empty: all are equal
+  // The weight of each client's part of a source that all share; empty: all are equal.
   std::vector<double> weights{};
   // The clients begin each iteration together, and read the same number of batches.
   bool in_step = false;
@@ -49,8 +49,8 @@ struct Share {
   int count() const { return clients * replicas; }
 };
 
-// How products of matrices and convolutions round what they multiply; sums are float32. The CPU
-// computes in float32 whatever is asked.
+// Says how products of matrices and convolutions round what they multiply; sums are float32. The
+// CPU computes in float32 whatever is asked.
 enum class Precision { kFloat32, kTf32, kBfloat16, kFloat16 };
 
 class Context {
@@ -83,13 +83,13 @@ class Context {
   bool recordings() const { return options_.recordings; }
   const std::shared_ptr<ops::ConvTuning>& tuning() const { return options_.tuning; }
   const Share& share() const { return options_.share; }
-  // this net's own: no other's of the job draws the same
+  // Random numbers of this net alone: no other net of the job draws the same.
   Random& random() { return random_; }
   Random common() const { return Random(options_.seed); }  // the same for all nets of the job
   // At least `count` floats of the device's memory, not cleared, good until the next call. Kernels
   // divide it among their threads.
   std::span<float> scratch(std::int64_t count);
-  // scratch() is this memory of the device from now on, where it is enough; empty: the context's
+  // Makes scratch() this memory of the device from now on, where it is enough; empty: the context's
   // own. The lender keeps it for as long as work that was queued meanwhile may use it.
   void lend_scratch(std::span<float> memory) { lent_scratch_ = memory; }
 

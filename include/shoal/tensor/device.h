@@ -41,7 +41,7 @@ class Memory {
 // Host memory. Big blocks take pages only when touched.
 std::shared_ptr<Memory> host_memory(std::size_t bytes);
 
-// How often tensors were converted so that they could be used elsewhere.
+// Counts how often tensors were converted so that they could be used elsewhere.
 struct Conversions {
   std::int64_t uploads = 0;    // host to device
   std::int64_t downloads = 0;  // device to host
@@ -71,10 +71,11 @@ class Stream {
     wait();
     ++waits_;
   }
-  // How often it was synchronized: what was queued at an earlier count has been done.
+  // Returns how often the stream was synchronized: what was queued at an earlier count has been
+  // done.
   std::uint64_t waits() const { return waits_; }
 
-  // Whether it can record.
+  // Returns whether the stream can record.
   virtual bool records() const { return false; }
   // Calls `queue`, whose work on this stream is kept and not done. Throws DeviceError, and keeps
   // nothing, if the device refuses or if `queue` waits, copies from or to the host, converts a
@@ -84,7 +85,7 @@ class Stream {
   void not_recording(const char* why) const;
 
   Conversions conversions;  // so far, of tensors used on this stream
-  // How often memory that its kernels share (scratch) was replaced by larger; what was recorded
+  // Counts the replacements of memory that its kernels share (scratch) by larger; what was recorded
   // before uses the old.
   std::uint64_t replacements = 0;
 

@@ -1,5 +1,5 @@
-// How a tensor's numbers lie in memory where that is not the plain way (row-major, float32): in a
-// kernel library's own order, or with 16 bits each.
+// Describes how a tensor's numbers lie in memory where that is not the plain way (row-major,
+// float32): in a kernel library's own order, or with 16 bits each.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class Layout {
                           std::byte* /*to*/) const {
     return false;
   }
-  // Whether another shape of as many numbers has them in other places.
+  // Returns whether another shape of as many numbers has them in other places.
   virtual bool depends_on_shape() const { return true; }
   // The layout of the same kind for numbers of another shape, in which layers that keep the layout
   // of their bottoms (Layer::keeps_layout) write tops of that shape; null: plain.

@@ -16,7 +16,7 @@ namespace shoal {
 
 class Context;
 
-// Where and how a tensor's numbers are kept: on which device, in which layout.
+// A home is where and how a tensor's numbers are kept: on which device, in which layout.
 struct Home {
   const Device* device = nullptr;  // null: the host
   LayoutPtr layout;                // null: plain
@@ -63,7 +63,7 @@ class Storage {
   // Grows with each write through mut and out, so that what was derived from the numbers (packed
   // weights) can be kept until then.
   std::uint64_t version() const { return version_; }
-  // In which the numbers are now; null: plain.
+  // Returns the layout in which the numbers are now; null: plain.
   LayoutPtr layout() const { return away_.current ? home_.layout : nullptr; }
   // The copy at home(); null before at() or bind() made one.
   const std::shared_ptr<Memory>& home_memory() const { return away_.memory; }
@@ -97,7 +97,7 @@ class Storage {
   Home home_;                       // of away_
   Shape home_shape_;                // of the numbers in away_
   std::shared_ptr<Stream> stream_;  // on which away_ was used last
-  // the stream's waits() when it began to read the host's copy, and to write it
+  // The stream's waits() when it began to read the host's copy, and to write it.
   std::optional<std::uint64_t> uploading_, downloading_;
   bool downloads_newest_ = false;  // nothing was written at home since
   std::size_t required_ = 0;
@@ -154,7 +154,8 @@ class Tensor {
   const std::byte* read(Context& ctx, const LayoutPtr& layout = nullptr) const;
   std::byte* mut(Context& ctx, const LayoutPtr& layout = nullptr);
   std::byte* write(Context& ctx, const LayoutPtr& layout = nullptr);
-  // In which the numbers are now; null: plain. Ops that take each number alone work in any one.
+  // Returns the layout in which the numbers are now; null: plain. Ops that take each number alone
+  // work in any one.
   LayoutPtr layout() const { return storage_->layout(); }
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }

@@ -86,7 +86,7 @@ void Storage::begin_download() {
   if (required_ > host_.room) {
     finish_copies();
     CHECK(!host_.planned) << "memory of a plan stays";
-    // of other memory a GPU's copy would have to be waited for
+    // A GPU's copy to other memory would have to be waited for.
     host_ = {home_.device->allocate_on_host(required_), 0, required_, false, false};
   }
   stream_->not_recording(kConverted);
@@ -165,7 +165,7 @@ void Storage::send_home(const Shape& shape) {
   home_shape_ = shape;
   if (!host_.current) return;  // new: nothing to keep
   const std::byte* from = bytes_of(host_, required_, cpu_device());
-  // numbers that come once are not worth memory for a copy in plain order
+  // Numbers that come once are not worth memory for a copy in plain order.
   if (home_.device && home_.layout && !first) {
     std::byte* const plain = bytes_of(spare_, required_, *home_.device);
     spare_layout_ = nullptr;
@@ -220,7 +220,7 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
       home.layout && away_.current && shape != home_shape_ && home.layout->depends_on_shape();
   if (!(home == home_) || reshaped) {
     if (access != Access::kWrite && !host_.current) fetch_from_home();
-    // each layout stays in its copy, so that every pass finds the same memory
+    // Each layout stays in its copy, so that every pass finds the same memory.
     if (spare_.memory && home.device == home_.device && same_layout(home.layout, spare_layout_)) {
       std::swap(away_, spare_);
       spare_layout_ = home_.layout;

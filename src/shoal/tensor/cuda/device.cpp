@@ -114,8 +114,8 @@ void CudaDevice::reset_peak_bytes() const {
         "counting the peak memory of GPU ", ordinal_, " anew");
 }
 
-// Where no more memory can be pinned, copies are slower and the same. A thread that chose no GPU
-// would open GPU 0 for it.
+// Falls back to memory that is not pinned: copies are slower and the same. A thread that chose no
+// GPU would open GPU 0 for it.
 std::shared_ptr<Memory> CudaDevice::allocate_on_host(std::size_t bytes) const {
   void* data = nullptr;
   if (runtime_.SetDevice(ordinal_) == cudaSuccess &&

@@ -30,7 +30,8 @@ class CudaDevice final : public Device {
   bool is_host() const override { return false; }
   // Throws DeviceError, which says how much memory is free, if there is not enough.
   std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
-  // Of the driver's pool: without what CUDA, its libraries and CUDA graphs hold themselves.
+  // Returns the peak of the driver's pool: without what CUDA, its libraries and CUDA graphs hold
+  // themselves.
   std::optional<std::size_t> peak_bytes() const override;
   void reset_peak_bytes() const override;
   std::shared_ptr<Stream> make_stream() const override;
