@@ -43,7 +43,7 @@ class Family {
   }
   int size(const std::string& variable) const { return number(variable, 1, kMostProcesses); }
   int port(const std::string& variable) const { return number(variable, 1, kMostPort); }
-  // Whether the variable is `server`; otherwise it is `worker`.
+  // Returns whether the variable is `server`; otherwise it is `worker`.
   bool serves(const std::string& variable, const char* worker, const char* server) const {
     const std::string role = text(variable);
     if (role != worker && role != server)
@@ -116,14 +116,14 @@ std::optional<Launched> numbered_by(const Numbering& names, const Variables& env
   launched.source = str(names.name, " (", names.rank, ' ', launched.rank, " of ", names.size, ' ',
                         launched.processes, ")");
   if (*names.port) launched.port = family.port(names.port);
-  // torchrun's agent listens on that port itself then
+  // torchrun's agent then listens on that port itself.
   if (*names.port && family.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
     launched.port += launched.port == kMostPort ? -1 : 1;
   // A launcher that started all processes on this machine need not say where the first is.
   if (launched.host.empty() && family.text(names.size_here) == str(launched.processes))
     launched.host = "127.0.0.1";
   if (launched.host.empty() && names.slurm != Numbering::kElsewhere && in_step)
-    // a step may have some of its job's machines
+    // A step may have some of its job's machines.
     for (const char* variable : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
       if (const std::string machines = family.text(variable);
           launched.host.empty() && !machines.empty())

@@ -91,7 +91,7 @@ class Conversion {
       if (std::ranges::find(addresses_, address) == addresses_.end())
         fail("groups:", line, ": ", address, " is not in hosts");
     if (addresses_.empty()) fail("neither hosts nor groups names a machine");
-    // as strings: "10.0.0.9" before "10.0.0.10"
+    // Sorts as strings: "10.0.0.9" before "10.0.0.10".
     std::ranges::sort(addresses_, std::greater<>());
   }
 

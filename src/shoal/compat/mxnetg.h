@@ -29,13 +29,13 @@ Result<std::string> read_groups(std::string_view text);
 // The files that MXNet-G's tools, partition_data and groups_file read.
 struct GroupingFiles {
   std::string groups;  // a group a line
-  // line i + 1 is "begin end" of worker i, in fractions; they leave nothing out
+  // Line i + 1 is "begin end" of worker i, in fractions; they leave nothing out.
   std::string data_sharding;
   bool by_address = false;  // the groups are of addresses; else of numbers
 };
-// Of groups of workers, whose shares of the data these are, by worker. Addresses stand for workers
-// as in MXNet-G, where they number them: if all differ and descend, as strings, from worker 0 on.
-// Otherwise they would mean other workers there, and numbers are written.
+// Returns the files for groups of workers; `shares` are of the data, by worker. Addresses stand for
+// workers as in MXNet-G, where they number them: if all differ and descend, as strings, from worker
+// 0 on. Otherwise they would mean other workers there, and numbers are written.
 GroupingFiles grouping_files(const std::vector<std::vector<int>>& groups,
                              std::span<const double> shares,
                              std::span<const std::string> addresses);
