@@ -17,7 +17,7 @@ BroadcastDims dims_of(const BatchNormDesc& desc) {
 struct alignas(16) Normalization {
   float center, inverse, factor, shift;
 };
-// How a channel's numbers became what a ReLU got, and what its gradient is before it.
+// Turns a channel's numbers into what a ReLU got, and a gradient into the one before the ReLU.
 struct alignas(16) Gate {
   float center, stretch, factor, shift;
   __host__ __device__ float operator()(const Relu& relu, float x, float dy) const {
@@ -40,7 +40,7 @@ __host__ __device__ inline float inverse_deviation(float variance, float eps) {
   return 1 / std::sqrt(variance + eps);
 }
 
-// How a channel's mean and variance become its Normalization.
+// Makes a channel's Normalization of its mean and variance.
 struct Normalizing {
   Normalizing(Context& ctx, float eps, const AfterNorm& after)
       : eps(eps),
@@ -54,7 +54,7 @@ struct Normalizing {
   const float *factor, *shift;  // or null
 };
 
-// x in this order. Puts each channel's mean, variance and Normalization.
+// Measures x, which is in this order. Puts each channel's mean, variance and Normalization.
 void measure(Context& ctx, const Order& order, const void* x, float* mean, float* variance,
              const RunningSums& running, const Normalizing& normalizing, Normalization* channels) {
   const std::int64_t inner = order.dims.inner;
@@ -134,7 +134,8 @@ struct Slopes {
     gate = {mean == nullptr ? 0.0f : mean[c], stretch(c), factor_of(c),
             shift == nullptr ? 0.0f : shift[c]};
   }
-  // along: the mean of the gradient of what was normalized; across: that of it times the result.
+  // `along` is the mean of the gradient of what was normalized; `across` that of it times the
+  // result.
   template <class G>
   __host__ __device__ Slope<G> slope(std::int64_t c, float along, float across) const {
     G gate;
@@ -238,7 +239,7 @@ class BatchNorm final : public BatchNormKernel {
   void backward_global(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
                        const Tensor& dy, AfterNormBackward after, Tensor* dx) override {
     CHECK(!after.slope);
-    // without x no products are wanted
+    // Without x no products are wanted.
     if (after.g_factor.tensor == nullptr) x = {&dy, false};
     const Order order(dims_of(desc_), common_layout(*x.tensor, dy));
     const Slopes of = slopes(ctx, order, x, mean, variance, dy, after);

@@ -50,11 +50,11 @@ BlasStream::BlasStream(Context& ctx)
   if (ctx.precision() == Precision::kBfloat16) refuse_older_than_ampere(ctx);
   check(blas_.Create_v2(&handle_), "starting");
   check(blas_.SetStream_v2(handle_, shoal::cuda::stream_of(ctx).handle()), "choosing a stream");
-  // after the stream, with which a workspace of cuBLAS's own comes
+  // Comes after the stream, whose choice brings a workspace of cuBLAS's own.
   check(blas_.SetWorkspace_v2(handle_, workspace_->data(), workspace_->bytes()),
         "setting the workspace");
   check(blas_.SetAtomicsMode(handle_, CUBLAS_ATOMICS_NOT_ALLOWED), "forbidding atomic sums");
-  // cuBLAS would otherwise add the parts of a sum in the result's type, which may be of 16 bits
+  // cuBLAS would otherwise add the parts of a sum in the result's type, which may be of 16 bits.
   check(blas_.SetMathMode(
             handle_, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
                                                CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),

@@ -45,7 +45,8 @@ class BlasStream {
   cublasHandle_t handle_ = nullptr;
 };
 
-// Of the context's stream; made at the first call. Makes the stream's GPU the thread's.
+// Returns cuBLAS on the context's stream; made at the first call. Makes the stream's GPU the
+// thread's.
 BlasStream& blas_of(Context& ctx);
 
 }  // namespace shoal::ops::cuda

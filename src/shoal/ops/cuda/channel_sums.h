@@ -10,7 +10,7 @@
 
 namespace shoal::ops::cuda {
 
-// Where a kernel puts the sums that a caller asked for by SumInto.
+// A SumTarget is where a kernel puts the sums that a caller asked for by SumInto.
 struct SumTarget {
   SumTarget(Context& ctx, SumInto into) : add(into.add) {
     if (into.tensor != nullptr) numbers = add ? mut(ctx, *into.tensor) : write(ctx, *into.tensor);
@@ -58,11 +58,11 @@ __host__ __device__ auto term_of(const auto& term, const auto& constant, const N
   return term(constant, value(v[0]), value(v[1]));
 }
 
-// How the threads of blocks share the rows and packs of a matrix: a block has `width` threads side
-// by side, one a pack, and as many above each other as its threads suffice for. A function of the
-// matrix alone, so the order of additions is the same on every device.
+// Tiles share the rows and packs of a matrix among the threads of blocks: a block has `width`
+// threads side by side, one a pack, and as many above each other as its threads suffice for. It
+// depends on the matrix alone, so the order of additions is the same on every device.
 struct Tiles {
-  // width: a power of two. At most `most` blocks, and kRows rows a thread at least.
+  // `width` is a power of two. Makes at most `most` blocks, and gives a thread kRows rows at least.
   Tiles(std::int64_t rows, std::int64_t packs, int width, std::int64_t most)
       : rows(rows), packs(packs), width(width), height(kThreads / width) {
     across = (packs + width - 1) / width;
@@ -189,7 +189,7 @@ __global__ void columns_kernel(Tiles tiles, From from, Put put) {
   end_column<From>(tiles, blockIdx.x, blockIdx.y, thread, parts, put);
 }
 
-// put(block's place above each other, column, sum of its rows) for each block and column.
+// Calls put(block's place above each other, column, sum of its rows) for each block and column.
 template <class From, class Put>
 void add_columns(Context& ctx, const char* name, const Tiles& tiles, From from, Put put) {
   shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
@@ -221,7 +221,7 @@ void sum_columns(Context& ctx, const char* name, std::int64_t outer, const Numbe
   constexpr int kWidest = 32, kNarrowest = 8;
   using Sum = typename Numbers::Sum;
   const std::int64_t dim = numbers.dim, packs = dim / Numbers::kSize;
-  // neighbours that read 128 bytes together, or more; of those widths the one that fits
+  // Takes, of the widths at which neighbours read 128 bytes together or more, the one that fits.
   int width = kWidest;
   while (width > kNarrowest && packs % width != 0) width /= 2;
   const Tiles tiles(outer, packs, width, kBlocks);
@@ -239,7 +239,7 @@ void sum_columns(Context& ctx, const char* name, std::int64_t outer, const Numbe
               [=] __host__ __device__(std::int64_t, std::int64_t d, T total) { put(d, total); });
 }
 
-// Whether the numbers of a channel are columns that are read in packs of this size.
+// Returns whether the numbers of a channel are columns that are read in packs of this size.
 template <int kLanes>
 bool are_packs(const BroadcastDims& dims, std::initializer_list<const void*> all) {
   return dims.inner == 1 && dims.dim % kLanes == 0 &&
@@ -262,7 +262,7 @@ void sum_channels_of(Context& ctx, const char* name, const BroadcastDims& dims, 
         NumberColumns<T, 1, kInputs, N, Constant, Term>{in, constant, term, dims.dim}, put);
   }
   const Divisor inner(dims.inner);
-  // from the end of a channel's stretch to the next
+  // The distance from the end of a channel's stretch to the next.
   const std::int64_t gap = (dims.dim - 1) * dims.inner;
   sum_rows<T>(
       ctx, name, dims.dim, dims.outer * dims.inner,
@@ -275,9 +275,9 @@ void sum_channels_of(Context& ctx, const char* name, const BroadcastDims& dims, 
       put);
 }
 
-// put(d, the sum of term(constant(d), x's number) over the numbers of d) for each d; with a second
-// tensor in the same order, of term(constant(d), x's number, its number). T: double, of floats, or
-// TwoSums, of TwoFloats. Takes the context's scratch.
+// Calls put(d, the sum of term(constant(d), x's number) over the numbers of d) for each d; with a
+// second tensor in the same order, of term(constant(d), x's number, its number). T: double, of
+// floats, or TwoSums, of TwoFloats. Takes the context's scratch.
 template <class T, class Constant, class Term, class Put, class... X>
 void sum_channels(Context& ctx, const char* name, const Order& order, Constant constant, Term term,
                   Put put, const X*... x) {

@@ -9,16 +9,16 @@
 
 namespace shoal::ops::cuda {
 
-// Which d an element belongs to.
+// Maps an element to the d that it belongs to.
 struct ChannelOf {
   explicit ChannelOf(const BroadcastDims& dims) : inner(dims.inner), dim(dims.dim) {}
   __host__ __device__ std::int64_t operator()(std::int64_t i) const { return i / inner % dim; }
   Divisor inner, dim;
 };
 
-// In which order a kernel finds outer x dim x inner numbers: the plain one, or with dim last.
+// The order in which a kernel finds outer x dim x inner numbers: the plain one, or with dim last.
 struct Order {
-  // `layout`: of the numbers now. Plain order if it has not dim last.
+  // `now` is the layout of the numbers. The order is plain if it has not dim last.
   Order(const BroadcastDims& plain, const LayoutPtr& now)
       : layout(plain_order(type_of(now))), type(type_of(now)), dims(plain) {
     const DeviceLayout* const last = as_channels_last(now);
@@ -31,7 +31,7 @@ struct Order {
   BroadcastDims dims;
 };
 
-// f(constants of a channel, x...) as a function of an element.
+// Makes f(constants of a channel, x...) a function of an element.
 template <class C, class F>
 struct OfChannel {
   ChannelOf channel;
@@ -93,7 +93,8 @@ void map_columns(Context& ctx, const char* name, std::int64_t rows, std::int64_t
                  const C* constants, F f, To to, const T*... x) {
   shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
   const auto blocks_of = [](std::int64_t threads) { return (threads + kThreads - 1) / kThreads; };
-  // enough to fill a large GPU, and few enough that a thread reads its constants for several rows
+  // `kMost` blocks are enough to fill a large GPU, and few enough that a thread reads its constants
+  // for several rows.
   constexpr std::int64_t kMost = 264;
   const std::int64_t blocks = std::min(blocks_of(rows * packs), std::max(kMost, blocks_of(packs)));
   if (const auto run = stream.runtime().run_on_host) {
@@ -108,9 +109,9 @@ void map_columns(Context& ctx, const char* name, std::int64_t rows, std::int64_t
   stream.check_launch(name);
 }
 
-// y[i] = f(constants[d], x[i]...) for each number, where d is its channel. y and each x are numbers
-// in this order; y may be an x, or TwoTargets for an f that returns TwoFloats.
-// f: `[=] __host__ __device__(const C& constants, float x...)`.
+// Computes y[i] = f(constants[d], x[i]...) for each number, where d is its channel. y and each x
+// are numbers in this order; y may be an x, or TwoTargets for an f that returns TwoFloats. f: `[=]
+// __host__ __device__(const C& constants, float x...)`.
 template <class C, class F, class To, class... X>
 void map_channels(Context& ctx, const char* name, const Order& order, const C* constants, F f, To y,
                   const X*... x) {

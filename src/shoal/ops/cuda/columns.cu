@@ -23,7 +23,7 @@ struct Windows {
     }
   }
 
-  // Where output `o` looks at tap `tap`; -1: outside.
+  // Returns where output `o` looks at tap `tap`; -1: outside.
   __host__ __device__ int input(int o, int tap) const {
     int place = 0, scale = 1;
     for (int i = axes - 1; i >= 0; --i) {

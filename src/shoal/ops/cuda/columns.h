@@ -12,15 +12,15 @@ namespace shoal::ops::cuda {
 
 // Pointers are to the first of `images` images. P is the number of output places of an image.
 
-// columns (C * T, images * P): row c * T + t holds channel c at tap t, zeros outside.
+// Fills columns (C * T, images * P): row c * T + t holds channel c at tap t, zeros outside.
 void to_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* x,
                 float* columns);
 // Overwrites dx: each input sums its places in the columns, in order of the taps.
 void from_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* columns,
                   float* dx);
-// rows (K, images * P) of dy (images, K, P).
+// Fills rows (K, images * P) from dy (images, K, P).
 void to_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* dy, float* rows);
-// y (images, K, P) of rows (K, images * P), plus the bias (K; null: none), through the
+// Fills y (images, K, P) from rows (K, images * P), plus the bias (K; null: none), through the
 // description's ReLU.
 void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* rows,
                const float* bias, float* y);

@@ -116,8 +116,8 @@ double measure(const Context& ctx, const Operands& operands, const DnnConv& conv
   }
 }
 
-// Whether times may count, and there is a GPU to measure on, with room for the operands twice: the
-// net's own are to come.
+// Returns whether times may count, and there is a GPU to measure on, with room for the operands
+// twice: the net's own are to come.
 bool can_measure(const ConvDesc& desc, const Context& ctx, std::size_t workspace) {
   const shoal::cuda::Runtime& runtime =
       static_cast<const shoal::cuda::CudaDevice&>(ctx.device()).runtime();
@@ -201,7 +201,7 @@ ConvAlgorithms conv_algorithms(const ConvDesc& desc, const Context& ctx) {
   using Known = std::map<Key, ConvAlgorithms>;
   shoal::cuda::LibraryFindings& findings =
       static_cast<const shoal::cuda::CudaDevice&>(ctx.device()).findings();
-  // held while one stream measures, so that no other disturbs it
+  // The lock is held while one stream measures, so that no other disturbs it.
   const MutexLock lock(findings.mutex);
   if (!findings.dnn) findings.dnn = std::make_shared<Known>();
   Known& known = *static_cast<Known*>(findings.dnn.get());

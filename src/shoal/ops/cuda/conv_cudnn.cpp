@@ -44,7 +44,7 @@ class ConvCudnn final : public ConvKernel {
           conv_.forward(dnn_of(ctx), algorithms_[ConvPass::kForward], in,
                         rounded(ctx, weight, at.w), at.workspace, out),
           "convolving");
-    // not by cuDNN's own ReLU, which makes a zero of a NaN
+    // cuDNN's own ReLU would make a zero of a NaN.
     finish(ctx, desc_, out_, bias, out);
   }
 
@@ -77,7 +77,8 @@ class ConvCudnn final : public ConvKernel {
   }
 
  private:
-  // Where a pass works, in the context's scratch; w: the weights or their gradient in 16 bits.
+  // The memory in the context's scratch where a pass works; w: the weights or their gradient in 16
+  // bits.
   struct Room {
     void *workspace = nullptr, *w = nullptr;
   };

@@ -1,5 +1,5 @@
-// How numbers lie in a CUDA device's memory: images in plain order or with their channels last, of
-// 32 or 16 bits.
+// The layouts of numbers in a CUDA device's memory: images in plain order or with their channels
+// last, of 32 or 16 bits.
 #pragma once
 
 #include <cstdint>

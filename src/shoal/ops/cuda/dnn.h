@@ -30,7 +30,8 @@ DnnLibrary load_dnn(const std::vector<std::string>& files = library_files("cudnn
 Why no_dnn(const Context& ctx);
 // If they can.
 const Dnn& dnn_functions(const Context& ctx);
-// cuDNN on the context's stream; made at the first call. Makes the stream's GPU the thread's.
+// Returns cuDNN on the context's stream; made at the first call. Makes the stream's GPU the
+// thread's.
 cudnnHandle_t dnn_of(const Context& ctx);
 
 // Throws DeviceError, which says what was being done and what cuDNN calls the error, unless
@@ -56,7 +57,7 @@ class Descriptor {
   D value_ = nullptr;
 };
 
-// Of numbers of 4 axes or more: images, channels and places, in that order or with the
+// Describes numbers of 4 axes or more: images, channels and places, in that order or with the
 // channels last.
 class TensorDescriptor : public Descriptor<cudnnTensorDescriptor_t> {
  public:

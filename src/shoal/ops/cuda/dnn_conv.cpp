@@ -43,8 +43,8 @@ cudnnDataType_t dnn_type(Precision precision) {
                                             : CUDNN_DATA_FLOAT;
 }
 
-// Whether an algorithm turns the numbers into another domain, where float32 keeps fewer digits: the
-// weights' gradients of LeNet's conv2 were off by 3e-4 of the largest on an H100.
+// Returns whether an algorithm turns the numbers into another domain, where float32 keeps fewer
+// digits: the weights' gradients of LeNet's conv2 were off by 3e-4 of the largest on an H100.
 bool transforms(cudnnConvolutionFwdAlgo_t algorithm) {
   return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_FFT ||
          algorithm == CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING ||

@@ -21,8 +21,8 @@ struct ConvAlgorithm {
 // One thread at a time. The passes return cuDNN's status; pointers are to the device's memory.
 class DnnConv {
  public:
-  // no_dnn_conv has nothing against the description. channels_last: x, w, y and their gradients are
-  // in that order, of two axes. They are of the precision's type.
+  // Takes a description that no_dnn_conv has nothing against. `channels_last`: x, w, y and their
+  // gradients are in that order, of two axes. They are of the precision's type.
   DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last, Precision precision);
 
   // The algorithms that give the same bits in every run, round as the precision says and take no

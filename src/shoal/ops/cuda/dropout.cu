@@ -18,7 +18,7 @@ void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor
   float* const out = write(ctx, y);
   const std::int64_t n = y.count();
   const std::uint64_t seed = coins.seed, number = coins.stream, first = coins.position / 4;
-  // elements before the first block of four coins begins
+  // The coins of the first block of four that come before element 0's.
   const auto before = static_cast<std::int64_t>(coins.position % 4);
   each(ctx, "dropout", n == 0 ? 0 : (n + before + 3) / 4,
        [=] __host__ __device__(std::int64_t block) {

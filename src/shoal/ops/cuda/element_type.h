@@ -14,7 +14,7 @@ enum class ElementType : std::uint8_t { kFloat32, kBfloat16, kFloat16 };
 
 constexpr std::size_t size_of(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
 
-// Of the numbers that products and convolutions of this precision take.
+// Returns the type of the numbers that products and convolutions of this precision take.
 constexpr ElementType input_type(Precision precision) {
   return precision == Precision::kBfloat16  ? ElementType::kBfloat16
          : precision == Precision::kFloat16 ? ElementType::kFloat16

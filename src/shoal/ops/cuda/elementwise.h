@@ -1,5 +1,5 @@
-// How kernels of a CUDA device read and write numbers of 32 and 16 bits, and the launch of those
-// that compute each number from the numbers at the same place in other tensors: 16 bytes at a time,
+// Reads and writes numbers of 32 and 16 bits in kernels of a CUDA device, and launches those that
+// compute each number from the numbers at the same place in other tensors: 16 bytes at a time,
 // which keeps a GPU's memory busy. Arithmetic is in float32.
 //
 // For .cu files alone.
@@ -35,7 +35,7 @@ __host__ __device__ inline __half number<__half>(float x) {
   return __float2half_rn(x);
 }
 
-// work(T()), where T is the type of the numbers.
+// Calls work(T()), where T is the type of the numbers.
 template <class Work>
 void with_type(ElementType type, const Work& work) {
   switch (type) {
@@ -168,9 +168,9 @@ void map_typed(Context& ctx, const char* name, std::int64_t n, bool aligned, F f
   stream.check_launch(name);
 }
 
-// y[i] = f(i, x[i]...) for each i in [0, n). y and each x are numbers of `type`; y may be an x.
-// f: `[=] __host__ __device__(std::int64_t i, float x...) -> float`; for TwoTargets it returns
-// TwoFloats.
+// Computes y[i] = f(i, x[i]...) for each i in [0, n). y and each x are numbers of `type`; y may be
+// an x. f: `[=] __host__ __device__(std::int64_t i, float x...) -> float`; for TwoTargets it
+// returns TwoFloats.
 template <class F, class To, class... X>
 void map_each(Context& ctx, const char* name, ElementType type, std::int64_t n, F f, To y,
               const X*... x) {

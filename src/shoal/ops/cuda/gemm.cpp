@@ -21,9 +21,10 @@ cublasComputeType_t compute_type(Precision precision) {
   return precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// In which a product is computed under a precision. One of 16 bits gives way to TF32, which keeps
-// as many bits of each number, where that is faster: it reads float32 where that is, and does not
-// round it to memory first; but it multiplies at half the rate, and other numbers must be widened.
+// Returns the precision in which a product is computed under `wanted`. One of 16 bits gives way to
+// TF32, which keeps as many bits of each number, where that is faster: it reads float32 where that
+// is, and does not round it to memory first; but it multiplies at half the rate, and other numbers
+// must be widened.
 Precision precision_of(Precision wanted, double products, std::int64_t float_inputs,
                        std::int64_t short_numbers) {
   constexpr double kProductsPerByte = 100;  // by data sheets 90 to 130, from Ampere to Hopper
@@ -36,7 +37,7 @@ class Inputs {
  public:
   Inputs(Context& ctx, ElementType type) : ctx_(ctx), type_(type) {}
 
-  // That the room needs for them.
+  // Returns the bytes of room that get() needs for `count` numbers.
   std::size_t bytes(const Operand& numbers, std::int64_t count) const {
     if (numbers.type == type_) return 0;
     return type_ == ElementType::kFloat32 ? 2 * short_bytes(count) : short_bytes(count);
@@ -63,8 +64,8 @@ Operand operand(Context& ctx, const Tensor& x) {
 
 }  // namespace
 
-// cuBLAS's matrices are column-major: what is a to us is a's transpose to it, and c's transpose is
-// the product of b's and a's.
+// Multiplies by cuBLAS, whose matrices are column-major: what is a to us is a's transpose to it,
+// and c's transpose is the product of b's and a's.
 void multiply(Context& ctx, std::int64_t count, Trans trans_a, Trans trans_b, std::int64_t m,
               std::int64_t n, std::int64_t k, float alpha, Operand a, Operand b, float beta,
               void* c, ElementType c_type) {
@@ -84,7 +85,7 @@ void multiply(Context& ctx, std::int64_t count, Trans trans_a, Trans trans_b, st
       precision_of(ctx.precision(), static_cast<double>(c_count) * static_cast<double>(k),
                    float_inputs, short_numbers);
   const Inputs inputs(ctx, input_type(precision));
-  // cuBLAS has no product of float32 whose result is of 16 bits
+  // cuBLAS has no product of float32 whose result is of 16 bits.
   const bool shortens = c_type != ElementType::kFloat32 && !takes_short(precision);
   CHECK(!shortens || beta == 0);
   const std::size_t a_bytes = inputs.bytes(a, a_count), b_bytes = inputs.bytes(b, b_count),
@@ -153,7 +154,7 @@ class Dense final : public DenseKernel {
     if (dw != nullptr && !weight_is_kn)
       cuda::gemm(ctx, Trans::kYes, Trans::kNo, n, k, m, 1, dy, x, beta, *dw);
     if (db != nullptr) add_bias_gradient(ctx, n, 1, dy, *db);
-    // in x's type, which the layer below works in
+    // Puts dx in x's type, which the layer below works in.
     if (dx != nullptr)
       gemm_to(ctx, Trans::kNo, weight_is_kn ? Trans::kYes : Trans::kNo, m, k, n, 1, dy, w, 0, *dx,
               type_of(x.layout()));

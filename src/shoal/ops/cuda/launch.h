@@ -1,6 +1,6 @@
-// How kernels of a CUDA device are written: as functions of one element, or as sums over rows. A
-// stream without a GPU (tests) runs the same functions as loops on the host, in the same order of
-// additions.
+// Launches kernels of a CUDA device, which are written as functions of one element or as sums over
+// rows. A stream without a GPU (tests) runs the same functions as loops on the host, in the same
+// order of additions.
 //
 // For .cu files alone. The functions are lambdas `[=] __host__ __device__ (std::int64_t i) {...}`
 // over plain values and pointers to the device's memory.
@@ -24,7 +24,7 @@ __global__ void each_kernel(std::int64_t n, F f) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
 }
 
-// f(i) for each i in [0, n), in any order.
+// Calls f(i) for each i in [0, n), in any order.
 template <class F>
 void each(shoal::cuda::CudaStream& stream, const char* name, std::int64_t n, const F& f) {
   if (n == 0) return;
@@ -44,8 +44,8 @@ void each(Context& ctx, const char* name, std::int64_t n, const F& f) {
   each(shoal::cuda::stream_of(ctx), name, n, f);
 }
 
-// kWidth threads join a row: thread t the columns t, t + kWidth ..., then halves meet. A block has
-// kThreads / kWidth rows.
+// Joins a row by kWidth threads: a row: thread t the columns t, t + kWidth ..., then halves meet. A
+// block has kThreads / kWidth rows.
 template <int kWidth, class T, class Value, class Join, class Put>
 __global__ void reduce_kernel(std::int64_t rows, std::int64_t columns, Value value, Join join,
                               Put put) {
@@ -89,8 +89,8 @@ void reduce_by(Context& ctx, const char* name, std::int64_t rows, std::int64_t c
   stream.check_launch(name);
 }
 
-// put(row, all value(row, column) of the row's `columns` joined) for each of `rows` rows. T{} is
-// what joining begins with; the order is fixed.
+// Calls put(row, all value(row, column) of the row's `columns` joined) for each of `rows` rows. T{}
+// is what joining begins with; the order is fixed.
 template <class T, class Value, class Join, class Put>
 void reduce(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns,
             const Value& value, const Join& join, const Put& put) {
@@ -116,8 +116,8 @@ struct Add {
   }
 };
 
-// put(row, sum of value(row, column)) for each of `rows` rows. Few long rows are summed in pieces
-// first, as many as fill a GPU, and these are added by a second launch. Takes the context's
+// Calls put(row, sum of value(row, column)) for each of `rows` rows. Few long rows are summed in
+// pieces first, as many as fill a GPU, and these are added by a second launch. Takes the context's
 // scratch.
 template <class T, class Value, class Put>
 void sum_rows(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns, Value value,
@@ -146,7 +146,7 @@ void sum_rows(Context& ctx, const char* name, std::int64_t rows, std::int64_t co
       Add(), put);
 }
 
-// put(sum of term(i) over [0, n)), in double. Takes the context's scratch.
+// Calls put(sum of term(i) over [0, n)), in double. Takes the context's scratch.
 template <class Term, class Put>
 void sum(Context& ctx, const char* name, std::int64_t n, Term term, Put put) {
   sum_rows<double>(

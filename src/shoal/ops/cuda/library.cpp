@@ -17,7 +17,7 @@ Library::Library(std::span<const std::string> files) {
       why_.clear();
       return;
     }
-    // of the likeliest file: the loader names it, and what is wrong with it
+    // Keeps the error of the likeliest file: the loader names it, and what is wrong with it.
     if (why_.empty()) why_ = dlerror();
   }
 }

@@ -19,7 +19,7 @@ float or_nan(std::optional<int> ignore) {
   return ignore ? static_cast<float>(*ignore) : std::numeric_limits<float>::quiet_NaN();
 }
 
-// put(row, (a - b)^2 summed over the row).
+// Calls put(row, (a - b)^2 summed over the row) for each row.
 template <class Put>
 void each_distance(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
                    const Tensor& similar, Put put) {

@@ -49,7 +49,7 @@ struct Items {
   Divisor inner, classes;
 };
 
-// loss = the sum of term(item) over divisor.
+// Sets loss to the sum of term(item) over divisor.
 template <class Term>
 void put_loss(Context& ctx, const char* name, const ClassDesc& desc, double divisor, Tensor& loss,
               Term term) {

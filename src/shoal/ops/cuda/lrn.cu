@@ -96,8 +96,8 @@ void normalize(Context& ctx, const Lrn& lrn, std::int64_t count, const N* x, N* 
   });
 }
 
-// dx_i = dy_i s_i^-beta - 2 ratio beta x_i (sum over the j around i of dy_j x_j s_j^(-beta - 1)).
-// `direct` and `indirect` have room for the first term, and for the terms of that sum.
+// Computes dx_i = dy_i s_i^-beta - 2 ratio beta x_i (sum over the j around i of dy_j x_j s_j^(-beta
+// - 1)). `direct` and `indirect` have room for the first term, and for the terms of that sum.
 template <class N>
 void differentiate(Context& ctx, const Lrn& lrn, std::int64_t count, const N* x, const N* dy,
                    float* direct, float* indirect, N* dx) {
@@ -135,7 +135,7 @@ class LrnOf final : public LrnKernel {
     const Order order(dims_, common_layout(x, dy));
     const std::byte *const in = x.read(ctx, order.layout), *const slope =
                                                                dy.read(ctx, order.layout);
-    // a gradient of float32 has room for its first term itself
+    // A gradient of float32 has room for its first term itself.
     const bool is_short = order.type != ElementType::kFloat32;
     float* const terms = ctx.scratch((is_short ? 2 : 1) * count_).data();
     std::byte* const out = dx.write(ctx, order.layout);

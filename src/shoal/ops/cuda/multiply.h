@@ -16,9 +16,9 @@ struct Operand {
   ElementType type = ElementType::kFloat32;
 };
 
-// c = alpha op(a) op(b) + beta c for each of `count` matrices, which follow each other in a, b and
-// c: op(a) is (M, K), op(b) is (K, N), c is (M, N), row-major without gaps. Rounds as the context's
-// precision says. Numbers of 16 bits are of the precision's type.
+// Computes c = alpha op(a) op(b) + beta c for each of `count` matrices, which follow each other in
+// a, b and c: op(a) is (M, K), op(b) is (K, N), c is (M, N), row-major without gaps. Rounds as the
+// context's precision says. Numbers of 16 bits are of the precision's type.
 void multiply(Context& ctx, std::int64_t count, Trans trans_a, Trans trans_b, std::int64_t m,
               std::int64_t n, std::int64_t k, float alpha, Operand a, Operand b, float beta,
               void* c, ElementType c_type = ElementType::kFloat32);

@@ -26,7 +26,7 @@ struct NcclLibrary {
 };
 NcclLibrary load_nccl(const std::vector<std::string>& files = library_files("nccl", NCCL_MAJOR));
 
-// Those for the context's GPU; null if there are none, and `why` says so.
+// Returns the functions for the context's GPU; null if there are none, and `why` says so.
 const Nccl* nccl_for(const Context& ctx, Why& why);
 
 // Throws DeviceError, with NCCL's words, for a failure of what was tried.

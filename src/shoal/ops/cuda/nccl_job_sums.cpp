@@ -99,7 +99,7 @@ class NcclJobSums final : public JobSums {
     check(nccl_, result, what);
   }
 
-  // How the last call, or one under way, goes on: a member may be lost.
+  // Asks how the last call, or one under way, goes on: a member may be lost.
   void ask() {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &state);
@@ -138,7 +138,7 @@ class NcclJobSums final : public JobSums {
     take(worst != ncclSuccess ? worst : ended, "starting sums over GPUs of several processes");
   }
 
-  // Whether NCCL has flushed what it had to do, within a few seconds.
+  // Returns whether NCCL has flushed what it had to do, within a few seconds.
   bool leave() {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point end = Clock::now() + std::chrono::seconds(5);

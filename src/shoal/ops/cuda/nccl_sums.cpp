@@ -52,8 +52,8 @@ struct Member {
 struct Slot {
   DeviceSums::Use use{};
   std::vector<std::size_t> counts;  // of its tensors
-  // In which they are summed or copied: that in which all members had them the last time, so that
-  // no member turns numbers. Set by start(), read by the offers after it.
+  // The layouts in which they are summed or copied: those that all members had the last time, so
+  // that no member turns numbers. Set by start(), read by the offers after it.
   std::vector<LayoutPtr> layouts;
 };
 
@@ -163,7 +163,7 @@ class NcclSums final : public DeviceSums {
                               [this]() REQUIRES(mutex_) { return is_over_ || !failure_.empty(); }))
       if (const std::string why = trouble(); !why.empty()) end(why);
   }
-  // Of a GPU or of NCCL; "" if there is none.
+  // Returns what is wrong with a GPU or with NCCL; "" if nothing is.
   std::string trouble() {
     try {
       for (Member& member : members_) member.health.record(member.own);

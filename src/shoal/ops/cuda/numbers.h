@@ -1,4 +1,4 @@
-// Where kernels of a CUDA device find the numbers of a tensor.
+// Finds the numbers of a tensor for kernels of a CUDA device.
 #pragma once
 
 #include "shoal/base/log.h"

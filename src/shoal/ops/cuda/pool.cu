@@ -264,15 +264,15 @@ class Pool final : public PoolKernel {
   }
 
  private:
-  // Of x in this layout; 1: it is to be read in plain order.
+  // Returns how many planes of x lie together in this layout; 1: x is to be read in plain order.
   std::int64_t planes_together(const LayoutPtr& layout) const {
     const DeviceLayout* const last = as_channels_last(layout);
     const bool fits = last != nullptr && last->inner == in_ && desc_.planes % last->channels == 0;
     return fits ? last->channels : 1;
   }
-  // Of planes of `inner` numbers, in the order and the type of the last forward.
+  // Returns the layout of planes of `inner` numbers, in the order and the type of the last forward.
   LayoutPtr layout(std::int64_t inner) const { return channels_last(together_, inner, type_); }
-  // work<lanes>(N()): of the last forward's type, as many planes at a time as fill 16 bytes, or
+  // Calls work<lanes>(N()): N is the last forward's type, lanes as many planes as fill 16 bytes, or
   // one.
   template <class Work>
   void with_lanes(bool aligned, const Work& work) const {
@@ -284,11 +284,11 @@ class Pool final : public PoolKernel {
         work.template operator()<1>(one);
     });
   }
-  // Whether every tap is below the byte that stands for none.
+  // Returns whether every tap is below the byte that stands for none.
   bool taps_fit_a_byte() const { return desc_.height.kernel * desc_.width.kernel <= 255; }
   std::int64_t winner_bytes() const { return desc_.planes * out_ * (taps_fit_a_byte() ? 1 : 4); }
   std::int64_t winner_floats() const { return (winner_bytes() + 3) / 4; }
-  // work(winners), as numbers of their type.
+  // Calls work(winners), as numbers of their type.
   template <class Work>
   void with_winners(std::byte* winners, const Work& work) const {
     if (taps_fit_a_byte())
@@ -317,7 +317,7 @@ class Pool final : public PoolKernel {
   Method method_;
   std::int64_t in_, out_;  // numbers of one plane
   std::shared_ptr<Memory> winners_;
-  // in the last forward
+  // `together_` planes lay together, of type `type_`, in the last forward pass.
   std::int64_t together_ = 1;  // planes
   ElementType type_ = ElementType::kFloat32;
 };

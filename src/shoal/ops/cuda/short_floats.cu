@@ -9,7 +9,7 @@ namespace {
 template <class N>
 constexpr int kLanes = Pack<N>::kSize;
 
-// work(first number, how many, whether they are all a pack's and aligned) for each pack.
+// Calls work(first number, how many, whether they are all a pack's and aligned) for each pack.
 template <class N, class Work>
 void each_pack(Context& ctx, const char* name, std::int64_t count, bool aligned, Work work) {
   each(ctx, name, (count + kLanes<N> - 1) / kLanes<N>, [=] __host__ __device__(std::int64_t pack) {

@@ -16,7 +16,7 @@ inline std::size_t short_bytes(std::int64_t count) {
 // Pointers are to the device's memory. To the nearest number of the type; what is too large for it
 // becomes infinite.
 void shorten(Context& ctx, ElementType type, std::int64_t count, const float* from, void* to);
-// to = from, or to += from.
+// Computes to = from, or to += from.
 void widen(Context& ctx, ElementType type, std::int64_t count, const void* from, float* to,
            bool adds);
 

@@ -11,8 +11,8 @@
 namespace shoal::ops::cuda {
 namespace {
 
-// Where the numbers of a box lie in the tensor round it. Axes that the box fills are one with the
-// axis before them.
+// Finds the numbers of a box in the tensor round it. Axes that the box fills are one with the axis
+// before them.
 class Box {
  public:
   Box(const Shape& box, const Shape& whole, Offset offset) {
@@ -55,8 +55,8 @@ class Box {
   std::int64_t start_ = 0;
 };
 
-// Whether the tensor has channels last, and the box all numbers of the whole but other channels: so
-// that it is a box in that order, too.
+// Returns whether the tensor has channels last, and the box all numbers of the whole but other
+// channels: so that it is a box in that order, too.
 bool is_of_channels(const Tensor& tensor, const Shape& box, const Shape& whole) {
   const DeviceLayout* const last = as_channels_last(tensor.layout());
   const Shape& shape = tensor.shape();
@@ -73,7 +73,7 @@ struct Places {
   LayoutPtr box, whole;
   ElementType type;
   Box places;
-  // Of packs of 16 bytes instead of numbers, if the box is made of such.
+  // The places of packs of 16 bytes instead of numbers, if the box is made of such.
   std::optional<Box> packs;
 };
 Places places_of(const Tensor& box, const Tensor& whole, Offset offset, const Tensor& read) {
@@ -111,7 +111,7 @@ void add_cut_out(Context& ctx, std::int64_t count, const Box& box, const N* in, 
   });
 }
 
-// work(N(), n, box): of numbers of type N, or of packs, of which the box has n.
+// Calls work(N(), n, box) for numbers of type N, or for packs, of which the box has n.
 template <class Work>
 void in_packs(const Places& at, std::int64_t count, const void* in, const void* out,
               const Work& work) {

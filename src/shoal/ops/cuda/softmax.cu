@@ -21,7 +21,7 @@ struct Larger {
   }
 };
 
-// Where the numbers of a column of channels lie: place (o, i) is number o * inner + i.
+// Finds the numbers of a column of channels: place (o, i) is number o * inner + i.
 struct Columns {
   explicit Columns(const SoftmaxDesc& desc)
       : channels(desc.channels), inner(desc.inner), classes(desc.channels) {}

@@ -28,7 +28,7 @@ struct Pieces {
   Piece piece[kMost];
 };
 
-// verdict: on the device; null: none.
+// `verdict` is on the device; null: none.
 template <optim::Rule rule, optim::Regularization kind>
 void launch(Context& ctx, std::span<const Piece> some, const float* verdict) {
   Pieces pieces{};
@@ -93,7 +93,7 @@ void cut_up(Context& ctx, const ParamUpdate& one, std::vector<Piece>& pieces) {
                       std::min(kPiece, one.w->count() - at), one.clears});
 }
 
-// Whether two pieces can be updated by one launch.
+// Returns whether two pieces can be updated by one launch.
 bool alike(const optim::Step& a, const optim::Step& b) {
   return a.rule == b.rule && a.regularization == b.regularization &&
          (a.decay != 0) == (b.decay != 0);

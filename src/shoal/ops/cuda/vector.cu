@@ -36,7 +36,8 @@ void cut_up(T* data, std::int64_t count, std::vector<Piece<T>>& pieces) {
     pieces.push_back({data + at, std::min(kPiece, count - at)});
 }
 
-// work(pieces, the number of the first, their count) for as many as one launch takes, in order.
+// Calls work(pieces, the number of the first, their count) for as many as one launch takes, in
+// order.
 template <class T, class Work>
 void launch_by_pieces(const std::vector<Piece<T>>& all, Work work) {
   const auto count = static_cast<std::int64_t>(all.size());
@@ -48,7 +49,7 @@ void launch_by_pieces(const std::vector<Piece<T>>& all, Work work) {
   }
 }
 
-// sums[row] = the sum of term(number) over piece `row`.
+// Sets sums[row] to the sum of term(number) over piece `row`.
 template <class Term>
 void sum_pieces(Context& ctx, const char* name, const Pieces<const float>& pieces,
                 std::int64_t rows, Term term, double* sums) {
@@ -74,7 +75,7 @@ const double* sum_all(Context& ctx, const char* name, Tensors x, Term term, Put 
   std::vector<Piece<const float>> all;
   for (const Tensor* tensor : x) cut_up(read_any_order(ctx, *tensor), tensor->count(), all);
   const auto count = static_cast<std::int64_t>(all.size());
-  // seldom more, so that the scratch stays where it is, whatever is summed
+  // There are seldom more, so the scratch stays where it is, whatever is summed.
   constexpr std::int64_t kRoom = 4096;
   double* const partial =
       reinterpret_cast<double*>(ctx.scratch(2 * std::max(count + 1, kRoom)).data());
@@ -111,7 +112,7 @@ struct IsBad {
   __host__ __device__ double operator()(float v) const { return std::isfinite(v) ? 0.0 : 1.0; }
 };
 
-// number = f(number) for all of the pieces.
+// Sets number = f(number) for all of the pieces.
 template <class F>
 void map_pieces(Context& ctx, const char* name, const Pieces<float>& pieces, std::int64_t count,
                 F f) {

@@ -1,5 +1,5 @@
-// Which inputs the windows of a pooling see, and which windows see an input, as a CUDA device's
-// kernels ask it.
+// Finds the inputs that the windows of a pooling see, and the windows that see an input, for a CUDA
+// device's kernels.
 //
 // For .cu files alone.
 #pragma once
@@ -23,7 +23,7 @@ struct PooledAxis {
   // The places inside that an output sees are [begin, end); begin >= end: none.
   __host__ __device__ int begin(int o) const { return std::max(0, o * stride - pad); }
   __host__ __device__ int end(int o) const { return std::min(in, o * stride - pad + kernel); }
-  // How many places of the padded axis its window covers.
+  // Returns how many places of the padded axis its window covers.
   __host__ __device__ float covered(int o) const {
     const int start = o * stride - pad;
     return static_cast<float>(std::max(1, std::min(start + kernel, in + pad) - start));
@@ -55,7 +55,7 @@ struct Windows {
         inputs(desc.planes * desc.height.in * desc.width.in),
         outputs(desc.planes * desc.height.out * desc.width.out) {}
 
-  // Of number i: its place, and the first number of its plane among the inputs and the outputs.
+  // A number's place, and the first number of its plane among the inputs and the outputs.
   struct Place {
     int h, w;
     std::int64_t inputs, outputs;
