@@ -28,7 +28,7 @@ class BatchNorm final : public BatchNormKernel {
     const Forward to(x, after, y);
     const RunningNumbers sums_of_all(running, count_);
     each_channel(ctx, [&](std::int64_t c) {
-      // some number of the channel: keeps the squares small where the mean is large
+      // `shift` is some number of the channel: it keeps the squares small where the mean is large.
       const float shift = to.in[c * desc_.inner];
       PairSums sums;
       each_run(
@@ -78,7 +78,7 @@ class BatchNorm final : public BatchNormKernel {
     CHECK(!after.slope);
     if (blocked_.serves(after.g_factor.tensor != nullptr ? x.tensor : &dy))
       return blocked_.backward_global(ctx, x, mean, variance, dy, after, dx);
-    // without x no products are wanted
+    // Without x no products are wanted.
     const bool products = after.g_factor.tensor != nullptr;
     const Backward to(products ? x.tensor->in() : dy.in(), dy, after, dx);
     const float *means = mean.in(), *variances = variance.in();
@@ -108,7 +108,7 @@ class BatchNorm final : public BatchNormKernel {
     float *normalized, *out;
   };
 
-  // How a number of a backward pass's input becomes a normalized one.
+  // Makes a normalized number of a number of a backward pass's input.
   struct Normal {
     Normal(const NormInput& x, float mean, float inverse_deviation)
         : center(x.is_normalized ? 0 : mean),
@@ -186,14 +186,14 @@ class BatchNorm final : public BatchNormKernel {
                    for (std::int64_t c = begin; c < end; ++c) f(c);
                  });
   }
-  // f(first number) for the run of `inner` numbers that each image has of channel c.
+  // Calls f(first number) for the run of `inner` numbers that each image has of channel c.
   template <class F>
   void each_run(std::int64_t c, F f) const {
     for (std::int64_t n = 0; n < desc_.images; ++n) f((n * desc_.channels + c) * desc_.inner);
   }
 
   static constexpr std::int64_t kBlock = 2048;  // stays in the first cache from step to step
-  // f(first number, how many) for each block of channel c's runs.
+  // Calls f(first number, how many) for each block of channel c's runs.
   template <class F>
   void each_block(std::int64_t c, F f) const {
     each_run(c, [&](std::int64_t run) {

@@ -49,8 +49,9 @@ class Blocks {
     return found;
   }
 
-  // sum(block, first number, numbers) -> Sums for each image's part of each block, whose total goes
-  // to finish(block, Sums); then apply(block, first number, numbers) for each of them again.
+  // Calls sum(block, first number, numbers) -> Sums for each image's part of each block, whose
+  // total goes to finish(block, Sums); then apply(block, first number, numbers) for each of them
+  // again.
   template <class Sum, class Finish, class Apply>
   void in_two_passes(const Sum& sum, const Finish& finish, const Apply& apply) const {
     const std::int64_t step = inner_ * kBlock;
@@ -97,7 +98,7 @@ class Blocks {
 
 template <class Floats>
 Floats relu_of(const Floats& x, float slope) {
-  // a NaN stays one
+  // A NaN stays one.
   return x < 0 ? slope * x : x;
 }
 
@@ -203,7 +204,7 @@ void BlockedBatchNorm::forward_batch(Context& ctx, const Tensor& x, Tensor& mean
     const All blocks(ctx, desc_);
     const Forward<kBlock, N> to(ctx, x, after, y);
     const RunningNumbers running_numbers(running, blocks.count());
-    // some number of each channel: keeps the squares small where the mean is large
+    // `near` gives some number of each channel: it keeps the squares small where the mean is large.
     const auto near = [&](std::int64_t b) {
       return load_block<kBlock>(to.in + b * desc_.inner * kBlock);
     };
@@ -300,7 +301,7 @@ void BlockedBatchNorm::backward_global(Context& ctx, const NormInput& x, const T
                                        const AfterNormBackward& after, Tensor* dx) const {
   CHECK(!after.slope);
   const float *const means = mean.in(), *const variances = variance.in();
-  // without products the numbers do not matter
+  // Without products the numbers do not matter.
   const NormInput input = after.g_factor.tensor != nullptr ? x : NormInput{};
   const LayoutPtr layout = input.tensor != nullptr ? input.tensor->layout() : dy.layout();
   with_blocks(*as_blocked(layout), [&](auto block, auto one) {

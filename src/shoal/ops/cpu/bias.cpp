@@ -72,7 +72,7 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
   if (as_blocked(y.layout(), channels, inner) != nullptr) return add_bias_to_blocks(ctx, b, y);
   const float* bias = b.in();
   float* out = y.mut();
-  // then a row of `channels` numbers is the unit, else one channel's `inner` numbers
+  // The unit is then a row of `channels` numbers, else one channel's `inner` numbers.
   const bool per_number = inner == 1;
   const std::int64_t units = per_number ? rows / channels : rows,
                      width = per_number ? channels : inner;

@@ -15,8 +15,8 @@ ConvDesc with_two_axes(ConvDesc desc);
 // The numbers of dw, to which backward adds: zeros if it is to overwrite them.
 float* sums_of(const ConvDesc& desc, Tensor& dw);
 
-// Whether every window is one place and moves by one: then x is its own columns, and OpenBLAS does
-// well with them.
+// Returns whether every window is one place and moves by one: then x is its own columns, and
+// OpenBLAS does well with them.
 bool sees_itself(const ConvDesc& desc);
 
 // Output places come in rows along the last axis; `Rows` are some of them, counted over all outer

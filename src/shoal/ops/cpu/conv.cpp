@@ -37,7 +37,7 @@ class Conv final : public ConvKernel {
         channels_(desc.channels / desc.groups),
         outputs_(desc.outputs / desc.groups),
         depth_(channels_ * desc.taps()) {
-    // floats: half of a usual L2; 16 MB
+    // Floats: half of a usual L2, and 16 MB.
     constexpr std::int64_t kColumnsInCache = 1 << 17, kColumnsAtMost = 1 << 22;
     const std::int64_t all = row_count(desc_), columns = depth_ * row_width(desc_);
     block_rows_ = direct_ ? all : std::clamp<std::int64_t>(kColumnsInCache / columns, 1, all);
@@ -176,11 +176,11 @@ class Conv final : public ConvKernel {
   }
 
   ConvDesc desc_;
-  // x is its own columns: 1x1, stride 1, no padding
+  // `direct_`: x is its own columns (1x1, stride 1, no padding).
   bool direct_;
-  // of one channel; of one group; rows of its columns
+  // Inputs and places of one channel; channels and outputs of one group; rows of its columns.
   std::int64_t in_, places_, channels_, outputs_, depth_;
-  // output rows whose columns are made at a time
+  // Output rows whose columns are made at a time.
   std::int64_t block_rows_ = 1, backward_rows_ = 1;
 };
 

@@ -6,7 +6,8 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// Where tap `tap` of all outer axes looks from output row `row`: the input row, or -1 if outside.
+// Returns the input row at which tap `tap` of all outer axes looks from output row `row`, or -1 if
+// outside.
 std::int64_t input_row(const ConvDesc& desc, std::int64_t tap, std::int64_t row) {
   std::int64_t result = 0, scale = 1;
   for (std::size_t i = desc.axes.size() - 1; i-- > 0;) {

@@ -10,8 +10,8 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// Whether dx as a sum over windows of dy would mostly multiply by the border's zeros (small planes,
-// no padding).
+// Returns whether dx as a sum over windows of dy would mostly multiply by the border's zeros (small
+// planes, no padding).
 bool mostly_border(const ConvDesc& desc) {
   double ratio = 1;  // of the products made to those needed
   for (const WindowAxis& axis : desc.axes)
@@ -62,9 +62,9 @@ class Direct final : public ConvKernel {
   }
 
  private:
-  // How the work is divided: among the threads by images, some at a time, or with fewer images than
-  // threads by panels: then each thread has every `splits`-th panel of all images, and no two have
-  // the same.
+  // The division of the work: among the threads by images, some at a time, or with fewer images
+  // than threads by panels. Then each thread has every `splits`-th panel of all images, and no two
+  // have the same.
   struct Tasks {
     std::int64_t images, splits;
   };
@@ -100,7 +100,7 @@ class Direct final : public ConvKernel {
     return product.border().needed() ? round_up(tasks.images * product.image(), kPanel) : 0;
   }
 
-  // f(thread, first image, images, split).
+  // Calls f(thread, first image, images, split) for each task.
   template <class F>
   void each_task(int threads, const Tasks& tasks, F f) const {
     parallel_for(threads, tasks.splits > 1 ? tasks.splits : desc_.images, 1,
@@ -215,7 +215,7 @@ class Direct final : public ConvKernel {
     }
   }
 
-  // dw += the shares, in their order.
+  // Adds the shares to dw, in their order.
   void collect(Context& ctx, float* total, std::int64_t shares, std::int64_t sums,
                float* dw) const {
     const Panels& panels = forward_.panels();

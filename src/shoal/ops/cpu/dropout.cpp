@@ -9,7 +9,7 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// f(i, the random word of element i) for each i in [begin, end).
+// Calls f(i, the random word of element i) for each i in [begin, end).
 template <class F>
 void each_coin(const Random::State& coins, std::int64_t begin, std::int64_t end, const F& f) {
   for (std::int64_t i = begin; i < end;) {

@@ -46,15 +46,15 @@ Elements<kCount> elements(Context& ctx, const Tensor* const (&read)[kCount], Ten
   return found;
 }
 
-// work(N()), where N is the type of the numbers.
+// Calls work(N()), where N is the type of the numbers.
 template <class Work>
 void with_type(NumberType type, const Work& work) {
   if (type == NumberType::kFloat32) return work(float());
   work(Bfloat16());
 }
 
-// f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the loop
-// becomes vector code.
+// Calls f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the
+// loop becomes vector code.
 template <class F>
 void for_elements(Context& ctx, std::int64_t n, F f) {
   parallel_for(ctx.threads(), n, kElementGrain, [f](int, std::int64_t begin, std::int64_t end) {
@@ -81,7 +81,7 @@ double blocked_sum(Context& ctx, std::int64_t n, Term term) {
   return sum;
 }
 
-// loss = the sum of term(i) over divisor.
+// Sets loss to the sum of term(i) over divisor.
 template <class Term>
 void put_loss(Context& ctx, std::int64_t n, double divisor, Tensor& loss, Term term) {
   loss.out()[0] = static_cast<float>(blocked_sum(ctx, n, term) / divisor);

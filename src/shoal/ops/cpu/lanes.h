@@ -37,8 +37,8 @@ inline void transpose(Lanes (&r)[8]) {
   }
 }
 
-// out (columns, rows) = or += the transpose of in (rows, columns); rows of each are their stride
-// apart.
+// Computes out (columns, rows) = or += the transpose of in (rows, columns); rows of each are their
+// stride apart.
 enum class Into { kOverwrite, kAdd };
 inline void transpose(std::int64_t rows, std::int64_t columns, const float* in,
                       std::int64_t in_stride, float* out, std::int64_t out_stride, Into into) {

@@ -41,8 +41,8 @@ class AcrossChannels final : public LrnKernel {
     });
   }
 
-  // dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over the channels j around i of dy_j x_j
-  // s_j^(-beta - 1)).
+  // Computes dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over the channels j around i of
+  // dy_j x_j s_j^(-beta - 1)).
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
     if (blocked_.serves(x)) return blocked_.backward(ctx, x, dy, dx);
     const float *in = x.in(), *slope = dy.in();
@@ -67,7 +67,7 @@ class AcrossChannels final : public LrnKernel {
   }
 
  private:
-  // f(thread, the strip's first number in x, its width).
+  // Calls f(thread, the strip's first number in x, its width) for each strip.
   template <class F>
   void each_strip(Context& ctx, F f) const {
     for_strips(ctx.threads(), desc_.images, desc_.channels, places_, f);
@@ -78,7 +78,7 @@ class AcrossChannels final : public LrnKernel {
     return std::min(desc_.channels, c + desc_.size / 2 + 1);
   }
 
-  // s of channel c: k + alpha / size * (sum of squares).
+  // Computes s of channel c: k + alpha / size * (sum of squares).
   void spread(std::int64_t c, const float* strip, std::int64_t width, float* s) const {
     std::fill(s, s + width, 0.0f);
     for (std::int64_t near = low(c); near < high(c); ++near) {
@@ -149,7 +149,7 @@ class WithinChannel final : public LrnKernel {
   }
 
  private:
-  // f(the plane's first number, room for three planes).
+  // Calls f(the plane's first number, room for three planes) for each plane.
   template <class F>
   void each_plane(Context& ctx, F f) const {
     float* scratch = ctx.scratch(ctx.threads() * 3 * places_).data();
@@ -160,7 +160,7 @@ class WithinChannel final : public LrnKernel {
                  });
   }
 
-  // s of one plane, in the third part of the room.
+  // Returns s of one plane, in the third part of the room.
   const float* spread(const float* x, float* room) const {
     float* s = room + 2 * places_;
     for (std::int64_t i = 0; i < places_; ++i) room[i] = x[i] * x[i];

@@ -23,7 +23,7 @@ class Strip {
   Strip(const N* image, std::int64_t blocks, std::int64_t inner, std::int64_t places)
       : image_(image), blocks_(blocks), step_(inner * kBlock), places_(places) {}
 
-  // row[c] = f(block, offset of the channels of block `b` at place `p`) for each place and block.
+  // Calls f(place p, block b, offset of the channels of b at p) for each place and block.
   template <class F>
   void each(F f) const {
     for (std::int64_t p = 0; p < places_; ++p)
@@ -69,7 +69,7 @@ std::int64_t BlockedLrn::row() const {
 
 std::int64_t BlockedLrn::room() const { return 2 * kPlaces * row(); }
 
-// work(first number of the strip, its places, zeroed rows of its thread) for each strip.
+// Calls work(first number of the strip, its places, zeroed rows of its thread) for each strip.
 template <class Work>
 void BlockedLrn::each_strip(Context& ctx, const BlockedChannels& layout, const Work& work) const {
   const std::int64_t strips = (places_ + kPlaces - 1) / kPlaces;

@@ -18,7 +18,7 @@ std::int64_t BlockedLrnWithin::room() const {
   return 3 * places_ * kWidestBlock;
 }
 
-// work(the plane's first number, room for three planes) for each plane of blocks.
+// Calls work(the plane's first number, room for three planes) for each plane of blocks.
 template <class Work>
 void BlockedLrnWithin::each_plane(Context& ctx, const BlockedChannels& layout,
                                   const Work& work) const {
@@ -101,7 +101,7 @@ void BlockedLrnWithin::backward(Context& ctx, const Tensor& x, const Tensor& dy,
           direct[i] = value(above[i]) * power(s);
           room[i] = direct[i] * value(from[i]) / s;
         }
-        // the sums over windows take the place of what they were made of
+        // The sums over windows take the place of what they were made of.
         box<kBlock>(room, room + count, room);
         for (std::int64_t i = 0; i < count; ++i)
           to[i] = number<N>(direct[i] - factor * value(from[i]) * room[i]);

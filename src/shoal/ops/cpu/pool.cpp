@@ -98,13 +98,13 @@ class Pool final : public PoolKernel {
  private:
   // The scratch of one thread, for one plane at a time.
   struct Room {
-    // kMax: the plane with all that windows see beyond it, which is -infinity
+    // For kMax, the plane with all that windows see beyond it, which is -infinity.
     std::vector<float> bordered;
     std::vector<float> values, row;  // the outputs of a plane; a row of sums
     std::vector<std::int32_t> winners;
   };
 
-  // f(plane, room).
+  // Calls f(plane, room) for each plane.
   template <class F>
   void each_plane(Context& ctx, F f) const {
     parallel_for(ctx.threads(), desc_.planes, grain_of(in_),
@@ -167,7 +167,7 @@ class Pool final : public PoolKernel {
                        taps_w = kKernel > 0 ? kKernel : width.kernel;
     for (std::int64_t row = 0; row < height.out; ++row) {
       const float* from = room.bordered.data() + row * height.stride * pitch_;
-      // place of the first window's first tap
+      // The place of the first window's first tap.
       const std::int64_t corner = (row * height.stride - height.pad) * width.in - width.pad;
       for (std::int64_t i = 0; i < width.out; i += kLanes) {
         Lanes best = Lanes{} + kLowest;
@@ -248,7 +248,7 @@ class Pool final : public PoolKernel {
   std::int64_t in_, out_;         // numbers of one plane
   std::int64_t pitch_;            // of the bordered plane
   std::vector<Columns> columns_;  // for each output of a row
-  // h * W + w for each output of the last forward, -1 for none; empty if not kept
+  // Winners are h * W + w for each output of the last forward, -1 for none; empty if not kept.
   std::vector<std::int32_t> winners_;
 };
 

@@ -46,7 +46,7 @@ class Plane {
 
   Plane(const AxisTable& height, const AxisTable& width) : height_(height), width_(width) {}
 
-  // winners: the tap of each largest number, or null.
+  // `winners`: room for the tap of each largest number, or null.
   void largest(const N* in, N* out, std::uint8_t* winners) const {
     for (std::int64_t h = 0; h < height_.axis.out; ++h) {
       const Taps rows = height_.inside[at(h)];
@@ -120,7 +120,7 @@ class Plane {
 
  private:
   static std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-  // f(h, w, the outputs that see row h, those that see column w) for each input.
+  // Calls f(h, w, the outputs that see row h, those that see column w) for each input.
   template <class F>
   void each_input(F f) const {
     for (std::int64_t h = 0; h < height_.axis.in; ++h) {
@@ -148,7 +148,7 @@ const BlockedChannels* BlockedPool::serves(const Tensor& x) const {
   return fits ? layout : nullptr;
 }
 
-// f(plane of blocks, its first block in x, in y) for each plane.
+// Calls f(plane of blocks, its first block in x, in y) for each plane.
 template <class F>
 void BlockedPool::each_plane(Context& ctx, F f) const {
   const std::int64_t planes = desc_.planes / layout_->channels * layout_->blocks();

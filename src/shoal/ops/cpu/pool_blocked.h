@@ -10,7 +10,7 @@
 
 namespace shoal::ops::cpu {
 
-// kMax and kAverage. Winners are kept as one byte each.
+// Pools by kMax and kAverage. Winners are kept as one byte each.
 class BlockedPool {
  public:
   explicit BlockedPool(const PoolDesc& desc);

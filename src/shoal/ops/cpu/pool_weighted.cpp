@@ -75,7 +75,7 @@ class WeightedPool final : public PoolKernel {
   }
 
  private:
-  // f(plane, number of the output among all, its window).
+  // Calls f(plane, number of the output among all, its window) for each output.
   template <class F>
   void each_window(Context& ctx, F f) const {
     parallel_for(ctx.threads(), desc_.planes, grain_of(in_),

@@ -7,7 +7,8 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// f(sequence, unit, of the unit's first gate, of the unit elsewhere) for all units.
+// Calls f(sequence, units of each, place of the unit's first gate, place of the unit elsewhere) for
+// all units.
 template <class F>
 void each_unit(Context& ctx, const Tensor& cont, const Tensor& gates, const Tensor& c, F f) {
   const std::int64_t units = lstm_units(cont, gates, c);

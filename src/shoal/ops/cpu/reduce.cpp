@@ -57,7 +57,7 @@ void spread_rows(Context& ctx, float coeff, const Tensor& g, Tensor& gx, Slope s
                });
 }
 
-// f(row, its first number, numbers in a row).
+// Calls f(row, its first number, numbers in a row) for each row.
 template <class F>
 void for_rows(Context& ctx, std::int64_t rows, std::int64_t count, F f) {
   const std::int64_t length = rows == 0 ? 0 : count / rows;
@@ -110,7 +110,7 @@ void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& 
     float factor = 1;
     if (divisors != nullptr) {
       centered.add(in + begin, mean, in + begin, mean, n);
-      // what rounding the mean left
+      // `rest` is what rounding the mean left.
       const double rest = centered.plain / static_cast<double>(n);
       divisors[row] = eps + static_cast<float>(std::sqrt(std::max(
                                 0.0, centered.products / static_cast<double>(n) - rest * rest)));

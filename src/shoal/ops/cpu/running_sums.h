@@ -9,7 +9,7 @@ namespace shoal::ops::cpu {
 
 // Fetched before threads start, since a tensor's bytes are made on first use.
 struct RunningNumbers {
-  // count: the numbers of one channel in a batch
+  // `count`: the numbers of one channel in a batch.
   RunningNumbers(const RunningSums& running, double count)
       : fraction(running.fraction),
         unbiased(count > 1 ? static_cast<float>(count / (count - 1)) : 1) {

@@ -15,8 +15,8 @@ struct In {
   std::int64_t stride;
 };
 
-// c (M, N) = alpha op(a) (M, K) op(b) (K, N) + beta c, on the calling thread alone. c's rows are
-// `c_stride` apart. Any number of threads may be in here at once.
+// Computes c (M, N) = alpha op(a) (M, K) op(b) (K, N) + beta c, on the calling thread alone. c's
+// rows are `c_stride` apart. Any number of threads may be in here at once.
 void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta,
            float* c, std::int64_t c_stride);
 

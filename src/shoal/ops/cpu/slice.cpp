@@ -23,14 +23,14 @@ class SliceRows {
       CHECK(at(i) >= 0 && at(i) + box[i] <= whole[i])
           << "box " << box.str() << " in " << whole.str() << ": axis " << i << " at " << at(i);
     outer_ = box.axes();
-    // axes that the box fills
+    // The rows leave out axes that the box fills.
     while (outer_ > 0 && box[outer_ - 1] == whole[outer_ - 1]) --outer_;
-    // and one more, of which it takes a stretch
+    // They leave out one more, of which the box takes a stretch.
     if (outer_ > 0) --outer_;
   }
   std::int64_t length() const { return box_.count(outer_); }
   std::int64_t count() const { return length() == 0 ? 0 : box_.count() / length(); }
-  // Where row `row` begins in the tensor round the box.
+  // Returns where row `row` begins in the tensor round the box.
   std::int64_t start(std::int64_t row) const {
     std::int64_t position = 0, stride = 1;
     for (int i = box_.axes() - 1; i >= 0; --i) {
@@ -49,7 +49,7 @@ class SliceRows {
   int outer_ = 0;  // axes that rows are counted over
 };
 
-// f(where a row begins in the box, where it begins round it, its length).
+// Calls f(where a row begins in the box, where it begins round it, its length) for each row.
 template <class F>
 void for_rows(Context& ctx, const SliceRows& rows, F f) {
   const std::int64_t length = rows.length();
@@ -95,7 +95,7 @@ std::optional<BlockSlice> slice_of_blocks(const LayoutPtr& known, const Tensor& 
                     image(*large) / large->blocks() * (from / block)};
 }
 
-// f(first byte of an image in the part, in the whole, bytes) for each image.
+// Calls f(first byte of an image in the part, in the whole, bytes) for each image.
 template <class F>
 void for_images(Context& ctx, const BlockSlice& slice, F f) {
   parallel_for(ctx.threads(), slice.images,

@@ -54,7 +54,7 @@ class Softmax final : public SoftmaxKernel {
     for_strips(ctx.threads(), desc_.outer, desc_.channels, desc_.inner,
                [&](int, std::int64_t first, std::int64_t width) { f(first, width); });
   }
-  // f(place) for the places of all channels, `first` being channel 0's.
+  // Calls f(place) for the places of all channels, `first` being channel 0's.
   template <class F>
   void each_channel(std::int64_t first, F f) const {
     for (std::int64_t c = 0; c < desc_.channels; ++c) f(first + c * desc_.inner);

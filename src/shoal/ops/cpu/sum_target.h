@@ -1,4 +1,4 @@
-// Where a kernel puts the sums that a caller asked for by SumInto.
+// A SumTarget is where a kernel puts the sums that a caller asked for by SumInto.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// e^x and its kin without branches or calls, so that a compiler turns a loop over them into vector
-// code. Relative error below 3e-7. A NaN stays a NaN; too large is infinity, too small is 0.
+// Computes e^x and its kin without branches or calls, so that a compiler turns a loop over them
+// into vector code. Relative error below 3e-7. A NaN stays a NaN; too large is infinity, too small
+// is 0.
 #pragma once
 
 #include <bit>
@@ -7,17 +8,17 @@
 
 namespace shoal::ops::cpu {
 
-// e^x is 2^n (1 + q): n the nearest whole number to x / ln 2, and q = e^r - 1 for what is left, |r|
-// <= ln 2 / 2.
+// The parts of e^x = 2^n (1 + q): n the nearest whole number to x / ln 2, and q = e^r - 1 for what
+// is left, |r| <= ln 2 / 2.
 struct ExpParts {
   std::uint32_t n;  // as two's complement
   float q;
 };
 
 inline ExpParts exp_parts(float x) {
-  // adding it leaves no room for a fraction
+  // Adding kRounder leaves no room for a fraction.
   constexpr float kRounder = 0x1.8p23f;
-  // the high part times n is exact
+  // The high part times n is exact.
   constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
   const float shifted = x * 0x1.715476p0f + kRounder;
   const float n = shifted - kRounder;
@@ -36,16 +37,16 @@ inline ExpParts exp_parts(float x) {
 inline float power_of_two(std::uint32_t n) { return std::bit_cast<float>((n + 127u) << 23); }
 
 inline float fast_exp(float x) {
-  // both ends are well past what a float holds
+  // Both ends are well past what a float holds.
   x = x > 89.0f ? 89.0f : x;
   x = x < -104.0f ? -104.0f : x;
   const ExpParts parts = exp_parts(x);
   const std::uint32_t half = static_cast<std::uint32_t>(static_cast<std::int32_t>(parts.n) >> 1);
-  // two steps: n may be 128 or -150
+  // Two steps, since n may be 128 or -150.
   return (1.0f + parts.q) * power_of_two(half) * power_of_two(parts.n - half);
 }
 
-// e^x - 1 for x <= 0, exact to the last digits near 0.
+// Returns e^x - 1 for x <= 0, exact to the last digits near 0.
 inline float fast_expm1_negative(float x) {
   x = x < -80.0f ? -80.0f : x;
   const ExpParts parts = exp_parts(x);
@@ -61,8 +62,8 @@ inline float fast_tanh(float x) {
   return x > 0.0f ? -t : t;
 }
 
-// ln(1 + t) for t in [0, 1], exact to the last digits near 0: 2 artanh(s) by its series, s = t / (2
-// + t) <= 1/3.
+// Returns ln(1 + t) for t in [0, 1], exact to the last digits near 0: 2 artanh(s) by its series, s
+// = t / (2 + t) <= 1/3.
 inline float fast_log1p(float t) {
   const float s = t / (2.0f + t), z = s * s;
   float p = 2.0f / 15;
@@ -75,7 +76,7 @@ inline float fast_log1p(float t) {
   return 2.0f * s + s * z * p;
 }
 
-// ln(1 + e^x)
+// Returns ln(1 + e^x).
 inline float fast_softplus(float x) {
   const float tail = fast_log1p(fast_exp(x > 0.0f ? -x : x));
   return x > 0.0f ? x + tail : tail;

@@ -18,8 +18,8 @@ inline constexpr std::int64_t kPanel = 16;   // columns of a tile; the last pane
 inline constexpr std::int64_t kChunk = 240;  // places at a time: their sums stay in the first cache
 inline constexpr std::int64_t kDepth = 160;  // terms at a time: a panel of b stays there too
 
-// sums[row][column] += sum over t < terms of base[row][offset[t]] * b[t][column], 6 rows by
-// kVectors * 8 columns. The new terms are added up before they meet the old sum: a long sum in
+// Adds to sums[row][column] the sum over t < terms of base[row][offset[t]] * b[t][column], 6 rows
+// by kVectors * 8 columns. The new terms are added up before they meet the old sum: a long sum in
 // short pieces keeps its last digits.
 template <int kVectors>
 void add_tile(std::int64_t terms, const float* const* base, const std::int32_t* offset,
@@ -78,19 +78,19 @@ class WindowProduct {
   const std::vector<std::int32_t>& offsets() const { return offsets_[0]; }
   const Panels& panels() const { return panels_; }
   std::int64_t packed_count() const { return groups_ * terms_ * panels_.total(); }
-  // places of one plane that is made
+  // Returns the places of one plane that is made.
   std::int64_t made() const { return made_; }
-  // numbers of one image and group, bordered
+  // Returns the numbers of one image and group, bordered.
   std::int64_t image() const { return planes_ * windows_.border.plane(); }
 
-  // Where the weights of a panel stand in w: the weight of (plane, column, tap) is at plane *
+  // The place of a panel's weights in w: the weight of (plane, column, tap) is at plane *
   // plane_stride + column * column_stride + tap, from the group's begin on.
   struct Weights {
     const float* data;
     std::int64_t group_stride, plane_stride, column_stride;
   };
 
-  // packed[group][phase][panel][term][column], zeros for columns that are not there.
+  // Fills packed[group][phase][panel][term][column], zeros for columns that are not there.
   void pack(int threads, const Weights& w, float* packed) const;
 
   // Makes the places of `images` images of one group: `in` is bordered, images `in_stride` apart;

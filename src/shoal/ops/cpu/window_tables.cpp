@@ -34,7 +34,7 @@ void combine(const std::vector<const std::vector<Line::Item>*>& axes,
   }
 }
 
-// lines[axis][phase of the axis]; places and taps number `made` and `kernel` on each axis.
+// Combines lines[axis][phase of the axis]; places and taps number `made` and `kernel` on each axis.
 std::vector<Phase> combine_phases(const std::vector<std::vector<Line>>& lines,
                                   const std::vector<std::int64_t>& made,
                                   const std::vector<std::int64_t>& kernel, const Border& border) {
@@ -127,7 +127,7 @@ WindowTables backward_windows(const ConvDesc& desc) {
           last = std::max(last, line.places.back().at + tap.at);
         }
     for (Line& line : phases) {
-      // taps count from here: no offset is negative
+      // Taps count from here: no offset is negative.
       const std::int64_t lowest = line.taps.empty() ? 0 : line.taps.back().at;
       for (Line::Item& place : line.places) place.at += lowest - first;
       for (Line::Item& tap : line.taps) tap.at -= lowest;

@@ -27,9 +27,9 @@ class Border {
   };
   explicit Border(std::vector<Axis> axes);
   bool needed() const { return needed_; }
-  // numbers of a plane with its border
+  // Returns the numbers of a plane with its border.
   std::int64_t plane() const { return plane_; }
-  // between neighbours on an axis
+  // Returns the step between neighbours on an axis.
   std::int64_t stride(std::size_t axis) const { return strides_[axis]; }
   void copy(const float* in, std::int64_t planes, float* out) const;
 
@@ -43,7 +43,7 @@ class Border {
 // The places of a plane that see the same taps.
 struct Phase {
   std::vector<std::int32_t> places;  // which places, in the plane that is made
-  // for each place: where its window starts in a bordered plane
+  // `base`: for each place, where its window starts in a bordered plane.
   std::vector<std::int32_t> base;
   std::vector<std::int32_t> taps;    // which taps, of desc.taps()
   std::vector<std::int32_t> offset;  // for each tap: how far from there
