@@ -50,7 +50,7 @@ struct CpuVariant {
   int level;
   const Backend* backend;
 };
-// Those of this build that this processor runs, of the lowest level first.
+// The variants of this build that this processor runs, of the lowest level first.
 std::span<const CpuVariant> cpu_variants();
 // The variant of the lowest level.
 const Backend& listed_backend();

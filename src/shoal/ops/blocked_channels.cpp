@@ -5,8 +5,8 @@
 namespace shoal::ops {
 namespace {
 
-// f(the image's first number in plain order, in blocks, channels in the block) for each block of
-// channels of each image.
+// Calls f(the image's first number in plain order, in blocks, channels in the block) for each block
+// of channels of each image.
 template <class F>
 void each_block(const BlockedChannels& layout, const Shape& shape, F f) {
   const std::int64_t image = layout.channels * layout.inner;

@@ -40,7 +40,7 @@ inline Bfloat16 number<Bfloat16>(float x) {
 // of 16 bits.
 class BlockedChannels final : public Layout {
  public:
-  // block: B, which is 8, 16 or 1
+  // `block` is B, which is 8, 16 or 1.
   BlockedChannels(std::int64_t channels, std::int64_t inner, int block,
                   NumberType type = NumberType::kFloat32);
 

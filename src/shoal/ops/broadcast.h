@@ -12,14 +12,14 @@ struct BroadcastDims {
   std::int64_t outer = 1, dim = 1, inner = 1;
 };
 
-// y = x factor + shift; no shift: 0. y may be x.
+// Computes y = x factor + shift; no shift: 0. y may be x.
 void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
                      const Tensor* shift, Tensor& y);
-// y = x + shift. y may be x.
+// Computes y = x + shift. y may be x.
 void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
            Tensor& y);
 
-// Where a sum of `dim` numbers goes; null: it is not wanted.
+// Says where a sum of `dim` numbers goes; null: it is not wanted.
 struct SumInto {
   Tensor* tensor = nullptr;
   bool add = false;  // to what is there, else over it

@@ -13,7 +13,7 @@
 namespace shoal::ops {
 
 #if SHOAL_CPU_V4
-// impls.cpp and the kernels that it lists, compiled once more for level 4 (Makefile).
+// Returns the kernels that impls.cpp lists, compiled once more for level 4 (Makefile).
 const Backend& listed_backend_v4();
 #endif
 

@@ -1,4 +1,4 @@
-// Which kernels compute on the CPU: our own, compiled for several levels of x86-64
+// The kernels that compute on the CPU: our own, compiled for several levels of x86-64
 // (base/processor.h), and those of libraries.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace shoal::ops {
 
-// kAuto: the best that the processor runs. kAvx2: none that needs more than level 3, for tests and
-// for comparisons.
+// kAuto is the best that the processor runs. kAvx2 uses none that needs more than level 3, for
+// tests and for comparisons.
 enum class CpuKernels { kAuto, kAvx2 };
 
 // AUTO or AVX2; throws ConfigError (kUsage) for another name.

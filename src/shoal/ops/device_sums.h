@@ -9,9 +9,10 @@
 
 namespace shoal::ops {
 
-// Of some contexts, numbered from 0, each of a device of its own. A slot is some tensors, as many
-// and as long on each device, that are summed or copied together; slots are worked on in the order
-// of start(), on streams of their own, beside what the contexts compute. All may throw DeviceError.
+// Sums over some contexts, numbered from 0, each of a device of its own. A slot is some tensors, as
+// many and as long on each device, that are summed or copied together; slots are worked on in the
+// order of start(), on streams of their own, beside what the contexts compute. All may throw
+// DeviceError.
 class DeviceSums {
  public:
   enum class Use {
@@ -28,10 +29,10 @@ class DeviceSums {
   virtual void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) = 0;
   // Queues the slot, which all contexts have offered for one use. On one thread, as done().
   virtual void start(int slot) = 0;
-  // Whether context 0's part of the slot has been done. Does not wait.
+  // Returns whether context 0's part of the slot has been done. Does not wait.
   virtual bool done(int slot) = 0;
-  // All that the context queues from now on comes after the slot, which was started. On the
-  // context's thread, or on another while that one queues nothing.
+  // Makes all that the context queues from now on come after the slot, which was started. Runs on
+  // the context's thread, or on another while that one queues nothing.
   virtual void take(int context, int slot) = 0;
 };
 

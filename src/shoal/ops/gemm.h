@@ -13,15 +13,15 @@ namespace shoal::ops {
 
 enum class Trans { kNo, kYes };
 
-// c = alpha op(a) op(b) + beta c, where op(a) is (M, K), op(b) is (K, N), c is (M, N); op
+// Computes c = alpha op(a) op(b) + beta c, where op(a) is (M, K), op(b) is (K, N), c is (M, N); op
 // transposes what is stored. Counts must agree (CHECK); the tensors' own shapes do not matter. With
 // beta 0 what c held before does not matter, NaN included.
 void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
           std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c);
 
-// y (outer, channels, inner) += b (channels).
+// Adds b (channels) to y (outer, channels, inner).
 void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& b, Tensor& y);
-// db (channels) += the sum of dy (outer, channels, inner) over outer and inner.
+// Adds to db (channels) the sum of dy (outer, channels, inner) over outer and inner.
 void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,
                        Tensor& db);
 // Backward through a ReLU: dy, the gradient of its top y (outer, channels, inner), becomes that of
@@ -43,7 +43,7 @@ struct DenseDesc {
   bool is_empty() const { return rows == 0; }
 };
 
-// y (M, N) = x (M, K) op(w) + b (N).
+// Computes y (M, N) = x (M, K) op(w) + b (N).
 class DenseKernel : public Kernel {
  public:
   // Overwrites y. b may be null.

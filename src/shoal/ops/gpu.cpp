@@ -22,7 +22,7 @@ const Found& found() {
   static const Found once = [] {
     Found look;
     const cudaError_t result = shoal::cuda::runtime().GetDeviceCount(&look.count);
-    // of a driver that is not there CUDA says that its version is insufficient
+    // Without a driver CUDA says that its version is insufficient.
     if (result != cudaSuccess)
       look = {0, str("no NVIDIA GPU, or no driver that is new enough, was found (CUDA says: ",
                      cudaGetErrorString(result), ")")};

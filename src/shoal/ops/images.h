@@ -16,7 +16,8 @@ namespace shoal::ops {
 void transform_images(Context& ctx, const ByteImages& images, const std::shared_ptr<Memory>& block,
                       const Tensor& mean, float scale, Tensor& y);
 
-// How far apart the mean's numbers lie for neighbours of one image. CHECKs the shapes.
+// Says how far apart the mean's numbers lie for neighbours of one image. mean_steps CHECKs the
+// shapes.
 struct MeanSteps {
   std::int64_t channel = 0, row = 0, column = 0;
 };

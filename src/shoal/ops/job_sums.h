@@ -15,14 +15,14 @@ namespace shoal::ops {
 class JobSums {
  public:
   virtual ~JobSums() = default;
-  // Whether all members have come.
+  // Returns whether all members have come.
   virtual bool is_joined() = 0;
   // Queues, behind what is queued on the context now, sums after which each member's x are the sums
   // of all members'. They are equally many and long, and all members start their slots in the same
   // order. The tensors stay where they are, and as they are, until the slot is done.
   virtual void start(int slot, std::span<Tensor* const> x) = 0;
-  // Whether the slot's sums have been made. If so, what is queued on the context from now on comes
-  // after them.
+  // Returns whether the slot's sums have been made. If so, what is queued on the context from now
+  // on comes after them.
   virtual bool is_done(int slot) = 0;
 };
 

@@ -23,7 +23,7 @@ struct ClassDesc {
 
 struct LabelCheck {
   std::int64_t counted = 0;  // items whose label is a class that is not ignored
-  // the first item whose label is neither a class nor ignored; -1: there is none
+  // The first item whose label is neither a class nor ignored; -1: there is none.
   std::int64_t first_bad = -1;
 };
 // Reads the labels on the host.
@@ -32,19 +32,19 @@ LabelCheck check_labels(Context& ctx, const ClassDesc& desc, const Tensor& label
 // Sum over items of -ln(max(p of the label, floor)).
 void log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
               float floor, double divisor, Tensor& loss);
-// dprobs = -scale / max(p, floor) at the label, 0 at the other classes.
+// Computes dprobs = -scale / max(p, floor) at the label, 0 at the other classes.
 void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                        const Tensor& labels, float floor, float scale, Tensor& dprobs);
-// dscores = scale (p - (1 at the label)): the gradient of log_loss through a softmax that made
-// `probs`.
+// Computes dscores = scale (p - (1 at the label)): the gradient of log_loss through a softmax that
+// made `probs`.
 void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                                const Tensor& labels, float scale, Tensor& dscores);
 
 // Sum over items of -sum_j matrix[label, j] ln(max(p_j, floor)); matrix is (C, C).
 void infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
                    const Tensor& matrix, float floor, double divisor, Tensor& loss);
-// dscores_j = scale (p_j (sum of row label) - matrix[label, j]), through a softmax that made
-// `probs`; the floor has no part in it.
+// Computes dscores_j = scale (p_j (sum of row label) - matrix[label, j]), through a softmax that
+// made `probs`; the floor has no part in it.
 void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                                     const Tensor& labels, const Tensor& matrix, float scale,
                                     Tensor& dscores);
@@ -54,7 +54,8 @@ void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const T
 enum class HingeNorm { kL1, kL2 };
 void hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
                 HingeNorm norm, double divisor, Tensor& loss);
-// dscores = scale t, or scale 2 t max(0, 1 + t score); 0 where the margin is kept or just met.
+// Computes dscores = scale t, or scale 2 t max(0, 1 + t score); 0 where the margin is kept or just
+// met.
 void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scores,
                          const Tensor& labels, HingeNorm norm, float scale, Tensor& dscores);
 
@@ -62,10 +63,10 @@ void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scor
 // a whole number, is not `ignore`.
 void sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
                            std::optional<int> ignore, double divisor, Tensor& loss);
-// dx = scale (s(x) - t); 0 where ignored.
+// Computes dx = scale (s(x) - t); 0 where ignored.
 void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor& targets,
                                     std::optional<int> ignore, float scale, Tensor& dx);
-// How many elements are not ignored. Reads the targets on the host.
+// Returns how many elements are not ignored. Reads the targets on the host.
 std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<int> ignore);
 
 // Sum of (a - b)^2, and y = scale (a - b).
@@ -83,8 +84,8 @@ struct ContrastiveDesc {
 // form; d = |a_n - b_n|.
 void contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
                       const Tensor& similar, double divisor, Tensor& loss);
-// da = scale times half the gradient of that sum, as Caffe takes it: where the slope of d would
-// divide by d, by d + 1e-4. db is the same with -scale.
+// Computes da = scale times half the gradient of that sum, as Caffe takes it: where the slope of d
+// would divide by d, by d + 1e-4. db is the same with -scale.
 void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,
                                const Tensor& b, const Tensor& similar, float scale, Tensor& da);
 

@@ -10,7 +10,7 @@
 
 namespace shoal::ops {
 
-// How many units each sequence has.
+// Returns how many units each sequence has.
 inline std::int64_t lstm_units(const Tensor& cont, const Tensor& gates, const Tensor& c) {
   const std::int64_t sequences = cont.count(), units = sequences == 0 ? 0 : c.count() / sequences;
   CHECK(c.count() == sequences * units && gates.count() == 4 * c.count())
@@ -19,7 +19,7 @@ inline std::int64_t lstm_units(const Tensor& cont, const Tensor& gates, const Te
   return units;
 }
 
-// i, f, o and g of recurrent.h; f times cont.
+// The gates i, f, o and g of recurrent.h; f times cont.
 struct LstmGates {
   float i, f, o, g;
 };

@@ -26,9 +26,9 @@ struct LrnDesc {
 
 class LrnKernel : public Kernel {
  public:
-  // overwrites y
+  // Overwrites y.
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;
-  // overwrites dx
+  // Overwrites dx.
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) = 0;
 };
 using LrnImpl = Impl<LrnDesc, LrnKernel>;
@@ -72,7 +72,7 @@ struct NormInput {
   bool is_normalized = false;
 };
 
-// x and y may be one tensor, and dx and dy, if every call does so.
+// Normalizes batches. x and y may be one tensor, and dx and dy, if every call does so.
 class BatchNormKernel : public Kernel {
  public:
   // Normalizes with the batch's own mean and variance (biased), which are written to mean (C) and

@@ -1,4 +1,4 @@
-// How an op with several implementations picks one.
+// Picks one of an op's several implementations.
 //
 // An op is described by a plain struct (ConvDesc, PoolDesc ...) and carried out by a kernel object
 // made for one description. impls.cpp lists the implementations of each op, fastest first, the

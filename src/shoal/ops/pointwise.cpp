@@ -7,7 +7,7 @@ MapReads reads(const Map& map) {
     case MapKind::kSigmoid:
     case MapKind::kTanh:
     case MapKind::kExp: return MapReads::kY;
-    // y > 0 tells x > 0 only then
+    // Only then does y > 0 tell x > 0.
     case MapKind::kRelu:
     case MapKind::kElu: return map.a >= 0 ? MapReads::kY : MapReads::kX;
     case MapKind::kPower:

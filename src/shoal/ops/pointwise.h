@@ -28,27 +28,28 @@ struct Map {
   float a = 0, b = 0, c = 0;
 };
 
-// Which tensor the slope is worked out from. At a kink the slope is that of the left side where the
-// table says nothing else.
+// The tensor that the slope is worked out from. At a kink the slope is that of the left side where
+// the table says nothing else.
 enum class MapReads { kNothing, kX, kY };
 MapReads reads(const Map& map);
 
 void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y);
-// dx = dy times the slope; `read` is x or y as reads(map) says, and not looked at for kNothing.
+// Computes dx = dy times the slope; `read` is x or y as reads(map) says, and not looked at for
+// kNothing.
 void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor& dy, Tensor& dx);
 
-// x > 0: x, else slope[c] x, for x (outer, C, inner) with C = slope.count().
+// Computes y: x if x > 0, else slope[c] x, for x (outer, C, inner) with C = slope.count().
 void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, Tensor& y);
-// dx = dy (x > 0: 1, else slope[c]).
+// Computes dx: dy if x > 0, else slope[c] dy.
 void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner,
                     const Tensor& dy, Tensor& dx);
-// dslope[c] += the sum of dy x over the channel's x <= 0.
+// Adds to dslope[c] the sum of dy x over the channel's x <= 0.
 void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy,
                           Tensor& dslope);
 
-// y[i] = 0 with probability `ratio`, else x[i] / (1 - ratio). The coin of element i is word i of
-// `coins`, which takes count() words: the same state throws the same coins, so backward is the same
-// call on the gradients.
+// Computes y[i] = 0 with probability `ratio`, else x[i] / (1 - ratio). The coin of element i is
+// word i of `coins`, which takes count() words: the same state throws the same coins, so backward
+// is the same call on the gradients.
 void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor& x, Tensor& y);
 
 }  // namespace shoal::ops

@@ -8,7 +8,8 @@
 
 namespace shoal::ops {
 
-// Where `index` first holds something that is not a whole number from 0 to rows - 1; -1: nowhere.
+// Returns where `index` first holds something that is not a whole number from 0 to rows - 1; -1:
+// nowhere.
 std::int64_t first_bad_row(Context& ctx, const Tensor& index, std::int64_t rows);
 // Row m of y = row index[m] of x. The index must have been looked at.
 void take_rows(Context& ctx, const Tensor& x, const Tensor& index, Tensor& y);

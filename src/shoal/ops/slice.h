@@ -12,9 +12,9 @@ namespace shoal::ops {
 
 using Offset = std::span<const std::int64_t>;
 
-// y = the box of x that has y's shape and starts at `from`.
+// Sets y to the box of x that has y's shape and starts at `from`.
 void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y);
-// y += that box.
+// Adds that box to y.
 void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y);
 // The box of y that has x's shape and starts at `to` becomes x; what lies round it stays.
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to);

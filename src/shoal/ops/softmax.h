@@ -9,8 +9,8 @@
 
 namespace shoal::ops {
 
-// x and y are (outer, C, inner); y = exp(x - max) / sum over C. x and y may be one tensor, and dx
-// and dy.
+// Softmax of x (outer, C, inner): y = exp(x - max) / sum over C, of the same shape. x and y may be
+// one tensor, and dx and dy.
 struct SoftmaxDesc {
   std::int64_t outer = 0, channels = 0, inner = 0;
   bool operator==(const SoftmaxDesc&) const = default;
@@ -19,9 +19,9 @@ struct SoftmaxDesc {
 
 class SoftmaxKernel : public Kernel {
  public:
-  // overwrites y
+  // Overwrites y.
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;
-  // overwrites dx
+  // Overwrites dx.
   virtual void backward(Context& ctx, const Tensor& y, const Tensor& dy, Tensor& dx) = 0;
 };
 using SoftmaxImpl = Impl<SoftmaxDesc, SoftmaxKernel>;

@@ -14,7 +14,7 @@ void copy(Context& ctx, const Tensor& x, Tensor& y);                  // y = x, 
 void axpy(Context& ctx, float a, const Tensor& x, Tensor& y);         // y += a x
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y);  // y = x + z; y may be x or z
 
-// Of several different tensors; a device has one launch for many.
+// Both take several different tensors; a device has one launch for many.
 void fill_all(Context& ctx, float value, std::span<Tensor* const> y);  // each y = value
 void scale_all(Context& ctx, float a, std::span<Tensor* const> y);     // each y *= a
 

@@ -50,7 +50,7 @@ SHOAL_ON_ANY_DEVICE int draw_place(const Window& window, int columns, float unit
 // is positive.
 struct WeightedMean {
   float total, mean;
-  // d mean / d value, for a number of the window.
+  // Returns d mean / d value for a number of the window.
   SHOAL_ON_ANY_DEVICE float slope(float value) const {
     return value > 0 ? (2 * value - mean) / total : 0.0f;
   }

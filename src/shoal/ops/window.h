@@ -68,7 +68,7 @@ using ConvImpl = Impl<ConvDesc, ConvKernel>;
 class Im2colKernel : public Kernel {
  public:
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;  // overwrites y
-  // overwrites dx: each input sums its places in dy
+  // Overwrites dx: each input sums its places in dy.
   virtual void backward(Context& ctx, const Tensor& dy, Tensor& dx) = 0;
 };
 using Im2colImpl = Impl<ConvDesc, Im2colKernel>;
@@ -78,8 +78,8 @@ using Im2colImpl = Impl<ConvDesc, Im2colKernel>;
 struct PoolDesc {
   enum class Method {
     kMax,  // the largest number; of equals the first in row order wins; NaNs lose
-    // the sum over the area of the window clipped to [-pad, in + pad): padding counts, what lies
-    // beyond does not
+    // The sum divided by the area of the window clipped to [-pad, in + pad): padding counts, what
+    // lies beyond does not.
     kAverage,
     // Stochastic pooling (weighted_window.h): a number drawn with a chance in proportion to it, by
     // one coin for each output, and the mean of such draws.

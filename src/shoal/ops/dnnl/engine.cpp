@@ -80,7 +80,7 @@ std::string describe_library() {
 }
 
 void hold_to_avx2() {
-  // fails only after the first use, or in a build of the library without this switch
+  // The switch fails only after the first use, or in a build of the library without it.
   if (lib::set_max_cpu_isa(lib::cpu_isa::avx2) != lib::status::success)
     throw DeviceError("oneDNN cannot be held to AVX2: it has been used already");
 }

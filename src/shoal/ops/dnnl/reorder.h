@@ -8,7 +8,7 @@ namespace shoal::ops::dnnl {
 // The primitive is made once.
 class Reorder {
  public:
-  // adds: to what is there
+  // `adds`: to what is there.
   Reorder(const lib::memory::desc& from, const lib::memory::desc& to, bool adds = false)
       : from_(from), to_(to) {
     lib::primitive_attr attributes = own_scratchpad();
