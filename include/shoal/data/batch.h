@@ -19,7 +19,7 @@ namespace shoal {
 
 class Batch;
 
-// How far the threads that decode a record bring it.
+// Says how far the threads that decode a record bring it.
 enum class PixelForm {
   kNumbers,  // it is transformed: numbers
   kBytes,    // it is cut: bytes, if the record has bytes; the rest is a device's work
@@ -36,7 +36,7 @@ class Sample {
   std::span<const float> data() const;          // size().count() numbers, unless in_bytes()
   std::span<const std::uint8_t> bytes() const;  // size().count(), if in_bytes()
   const ImageCrop& crop() const { return crop_; }
-  // Whether the batch wants bytes of records that have them.
+  // Returns whether the batch wants bytes of records that have them.
   bool wants_bytes() const;
   // Gives the record its size. Returns where its numbers go; they are not cleared.
   std::span<float> resize(const ImageSize& size);
@@ -68,7 +68,7 @@ class Batch {
   Batch(const Batch&) = delete;
 
   std::vector<Sample> samples;
-  // the n after the last record used: where a run resumed after this batch starts
+  // The n after the last record used: a run resumed after this batch starts there.
   std::uint64_t end = 0;
 
   // Once the batch is closed:

@@ -18,14 +18,14 @@ struct PrefetchOptions {
   int batch_size = 1;                    // >= 1
   const Device* device = &cpu_device();  // that reads the batches; outlives the prefetch
   int depth = 4;                         // batches ready or in the making, >= 1
-  // that decode and transform, >= 1, beside the one that reads
+  // Threads that decode and transform, >= 1, beside the one that reads.
   int threads = 1;
   OnBadRecord on_bad = OnBadRecord::kStop;
   PixelForm form = PixelForm::kNumbers;  // of records of bytes; a batch with others is of numbers
   int held = 1;                          // batches that are the caller's at a time, >= 1
   std::uint64_t start = 0;               // the n of the first item
   std::size_t least_bytes = 0;           // the memory of each batch's numbers is as large at least
-  // for a batch that does not come; a tenth of it gives a warning
+  // The wait for a batch that does not come; a tenth of it gives a warning.
   std::chrono::milliseconds deadline{600'000};
 };
 
@@ -43,7 +43,7 @@ class Prefetch {
   // `held` more times. Its numbers' memory is at least as large as that of every batch before.
   // After an error (which names the record and the file) every call returns it again.
   Result<const Batch*> next();
-  // Whether next() would return without waiting.
+  // Returns whether next() would return without waiting.
   bool ready() const;
   // Seconds that next() has waited, all calls together.
   double seconds_waited() const;

@@ -22,7 +22,7 @@ class TransformationParameter;
 struct Pixels {
   ImageSize size;
   bool side_by_side = false;
-  // size.count() of them
+  // The values are size.count() numbers.
   std::variant<std::span<const std::uint8_t>, std::span<const float>> values;
   bool in_bytes() const { return values.index() == 0; }
 };

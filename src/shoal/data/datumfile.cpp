@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::uint64_t kFrame = 12;     // the three sizes
 constexpr std::size_t kAhead = 1 << 20;  // a block of sequential reading
-// the first size, the second, and a usual key with the third
+// Bytes of the first size, the second, and a usual key with the third.
 constexpr std::size_t kPeek = 64;
-// smaller files may stay in the page cache for the next epoch
+// Smaller files may stay in the page cache for the next epoch.
 constexpr std::uint64_t kDropAbove = std::uint64_t{1} << 28;
 constexpr std::uint64_t kDropStep = std::uint64_t{1} << 24;
 
@@ -166,7 +166,7 @@ Result<std::uint64_t> DatumFile::extent(std::uint64_t offset, std::uint64_t numb
 }
 
 Result<RecordView> DatumFile::read(std::uint64_t offset, std::uint64_t number, bool ahead) {
-  // one block now, so that extent() and the body below find what they ask for in memory
+  // Reads one block now, so that extent() and the body below find what they ask for in memory.
   if (ahead && size_ - offset >= kPeek) {
     if (Result<std::string_view> block = bytes(offset, kPeek, true); !block.ok())
       return block.error();
@@ -175,7 +175,7 @@ Result<RecordView> DatumFile::read(std::uint64_t offset, std::uint64_t number, b
   if (!whole.ok()) return whole.error();
   Result<std::string_view> record = bytes(offset, whole.value(), ahead);
   if (!record.ok()) return record.error();
-  // the bytes that were checked may not be those that are here now
+  // The bytes that were checked may not be those that are here now.
   const std::uint64_t record_size = get_le<std::uint32_t>(record.value()),
                       key_size = get_le<std::uint32_t>(record.value().substr(4));
   if (record_size + 4 != whole.value() || key_size + kFrame > whole.value())
@@ -196,7 +196,7 @@ Result<std::vector<std::uint64_t>> DatumFile::scan() {
 
 bool starts_like_datumfile(const std::string& path) {
   struct stat info;
-  // opening a pipe might wait for ever
+  // Opening a pipe might wait for ever.
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
   Result<DatumFile> file = DatumFile::open(path);
   return file.ok() && file.value().size() > 0 && file.value().extent(0, 0).ok();

@@ -85,7 +85,7 @@ Status DatumFileSource::prepare_random_access() {
   if (offsets_.empty()) offsets_ = load_datumfile_index(file_);
   if (!offsets_.empty()) return {};
   if (Status found = find_all(); !found.ok()) return found;
-  // spares the next run the scan; a read-only folder is no fault
+  // Spares the next run the scan; a read-only folder is no fault.
   const Status saved = save_datumfile_index(file_, offsets_);
   if (!saved.ok())
     VLOG(1) << "the index of " << path() << " stays in memory: " << saved.error().message;
@@ -125,7 +125,7 @@ Status DatumFileWriter::copy_old() {
   Result<DatumFile> old = DatumFile::open(path_);
   if (!old.ok()) return old.error();
   for (std::uint64_t offset = 0, number = 0; offset < old.value().size(); ++number) {
-    // so a torn old file is found before anything is added
+    // Reading all finds a torn old file before anything is added.
     Result<RecordView> record = old.value().read(offset, number, true);
     if (!record.ok()) return record.error();
     offset += 12 + record.value().key.size() + record.value().value.size();

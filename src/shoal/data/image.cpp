@@ -39,7 +39,7 @@ Result<cv::Mat> decode(std::string_view bytes, Colour colour) {
   }
 }
 
-// Where memory runs out OpenCV throws an exception of its own.
+// OpenCV throws an exception of its own where memory runs out; this is std::bad_alloc.
 cv::Mat resized(const cv::Mat& picture, int height, int width) {
   cv::setNumThreads(0);  // this thread is one of a pool already
   cv::Mat resized;

@@ -78,7 +78,7 @@ class LevelDbSource final : public RecordSource {
   std::unique_ptr<leveldb::DB> db_;
   std::unique_ptr<leveldb::Iterator> cursor_;  // on the record given last, or on the next one
   bool given_ = false;                         // which of the two
-  // position_ of the next record; count_ 0: not known yet
+  // `position_` is that of the next record; `count_` 0: not known yet.
   std::uint64_t position_ = 0, count_ = 0;
   std::vector<std::string> keys_;  // empty, or all of them, in order
   std::string value_;
@@ -278,9 +278,10 @@ Status LevelDbWriter::finish() {
   leveldb::WriteOptions synced;
   synced.sync = true;
   leveldb::WriteBatch nothing;
-  // from the log, whose cut tail LevelDB takes for an end, to tables with checksums
+  // Moves the records from the log, whose cut tail LevelDB takes for an end, to tables with
+  // checksums.
   db_->CompactRange(nullptr, nullptr);
-  // says what went wrong in the background, too
+  // Write says what went wrong in the background, too.
   const leveldb::Status written = db_->Write(synced, &nothing);
   if (!written.ok()) return failure(directory_.path(), "write", written);
   db_.reset();

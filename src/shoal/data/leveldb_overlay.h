@@ -48,7 +48,7 @@ class LevelDbOverlay final : public leveldb::EnvWrapper {
   bool removed(const std::string& name);
   Mutex mutex_;
   std::map<std::string, Bytes> files_ GUARDED_BY(mutex_);
-  // on disk, and gone as far as this database knows
+  // Files on disk that are gone as far as this database knows.
   std::set<std::string> removed_ GUARDED_BY(mutex_);
   bool sealed_ GUARDED_BY(mutex_) = false;
 };

@@ -85,7 +85,7 @@ Status LmdbSource::open() {
   env_ = std::move(env).value();
   const unsigned flags = MDB_RDONLY | MDB_NORDAHEAD | MDB_NOTLS;
   int rc = mdb_env_open(env_.get(), path_.c_str(), flags, 0664);
-  // no lock file can be made there: nor can a writer come
+  // No lock file can be made there: nor can a writer come.
   if (rc == EACCES || rc == EPERM || rc == EROFS) {
     env = new_env(path_);
     if (!env.ok()) return env.error();
@@ -108,7 +108,7 @@ Result<std::optional<RecordView>> LmdbSource::next() {
   } else {
     Result<std::optional<LmdbPages::Place>> found = pages_.next_place();
     if (!found.ok()) return found.error();
-    // count() says that there is one, and next_place fails where that is not so
+    // count() says that there is one, and next_place fails where that is not so.
     place = found.value().value();
   }
   Result<RecordView> record = pages_.record(place);

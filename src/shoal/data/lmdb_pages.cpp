@@ -17,11 +17,11 @@ namespace {
 constexpr std::uint32_t kLmdbMagic = 0xbeefc0de, kLmdbVersion = 1;
 constexpr std::size_t kHead = 16, kEntryHead = 8, kMetaBytes = 136;
 constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
-// flags of a page; the kinds but "dirty"
+// Flags of a page; kKinds are all but "dirty".
 constexpr std::uint32_t kBranch = 1, kLeaf = 2, kOverflow = 4, kKinds = 0x6f;
-// flag of an entry: its data are elsewhere
+// The flag of an entry whose data are elsewhere.
 constexpr std::uint32_t kBigData = 1;
-// flags of a tree like Caffe's
+// The flags of a tree like Caffe's.
 constexpr std::uint32_t kSortedKeysOnly = 0;
 constexpr std::uint64_t kDeepest = 32;
 

@@ -51,7 +51,7 @@ Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend,
     return Error{Code::kData, str("cannot open ", path, ": ", why_not_opened(path, ENOENT))};
   if (any && kind.empty() && is_directory(path))
     return Error{Code::kData, path + " is neither an LMDB nor a LevelDB"};
-  // what is no datumfile either is refused with that back end's words
+  // The datumfile back end refuses what is no datumfile either, in its words.
   Result<const Backend*> found = find(!any ? backend : kind.empty() ? "datumfile" : kind);
   if (!found.ok()) return found.error();
   return found.value()->open(path);

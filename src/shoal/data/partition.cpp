@@ -58,7 +58,7 @@ Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& 
     text = stop == std::string_view::npos ? std::string_view() : text.substr(stop + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::string place = str(name, ":", ++number);
-    // the last line may be empty
+    // The last line may be empty.
     if (text.empty() && line.find_first_not_of(" \t") == std::string_view::npos) break;
     const Result<Range> range = parse_range(line, place);
     if (!range.ok()) return range.error();

@@ -16,9 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// idle threads look up this often, though a notification wakes them at once
+// Idle threads look up this often, though a notification wakes them at once.
 constexpr std::chrono::milliseconds kTick{1000};
-// one thread takes so many of a batch: a lock for each would cost as much as a small copy
+// One thread takes so many of a batch: a lock for each would cost as much as a small copy.
 constexpr int kItemsAtOnce = 8;
 constexpr std::uint64_t kBadLogged = 20;
 
@@ -58,10 +58,10 @@ class Prefetch::Machinery {
         : batch(records, *options.device, options.form), items(records), bad(records) {}
     Batch batch;
     std::vector<Item> items;
-    // one an item; written by the thread that makes the item
+    // One an item, written by the thread that makes the item.
     std::vector<std::optional<Error>> bad;
     std::optional<Error> error;
-    // of the batch, once all its items are made and one is good
+    // The size of the batch, once all its items are made and one is good.
     std::optional<ImageSize> size;
     int filled = 0, taken = 0, made = 0;  // items read, given to a pool thread, finished
     bool ready = false;
@@ -87,7 +87,7 @@ class Prefetch::Machinery {
 
   ItemSource& source_;
   const PrefetchOptions options_;
-  // the counters below say which thread owns a slot's contents; mutex_ guards the counters
+  // The counters below say which thread owns a slot's contents; mutex_ guards the counters.
   std::deque<Slot> slots_;
   std::uint64_t n_;              // reader: the next item
   std::uint64_t bad_seen_ = 0;   // reader
@@ -96,9 +96,9 @@ class Prefetch::Machinery {
   Mutex mutex_;
   Condition slot_free_, work_, ready_;
   std::uint64_t published_ GUARDED_BY(mutex_) = 0;  // batches handed to the pool
-  // the first batch with items not yet given to a thread
+  // The first batch with items not yet given to a thread.
   std::uint64_t making_ GUARDED_BY(mutex_) = 0;
-  // batches the caller has asked for; the last `held` of them are still in its hands
+  // Batches the caller has asked for; the last `held` of them are still in its hands.
   std::uint64_t consumed_ GUARDED_BY(mutex_) = 0;
   std::size_t largest_ GUARDED_BY(mutex_);  // bytes of the largest batch that was given out
   bool stop_ GUARDED_BY(mutex_) = false;

@@ -27,7 +27,7 @@ class TemporaryDirectory {
   WriteMode mode_;
 };
 
-// fsync of a directory, where the file system has it.
+// Calls fsync on a directory, where the file system has it.
 void sync_directory(const std::string& path);
 
 }  // namespace shoal

@@ -12,7 +12,7 @@
 namespace shoal {
 namespace {
 
-// Where the output row comes from and goes to; `step` values from one pixel of a channel to the
+// Says where an output row comes from and goes to; `step` values from one pixel of a channel to the
 // next.
 template <class T>
 struct Row {
@@ -179,7 +179,7 @@ void Transform::cut(const Pixels& pixels, const ImageCrop& crop,
   const int height = crop_ ? crop_ : size.height, width = crop_ ? crop_ : size.width;
   CHECK(static_cast<std::int64_t>(out.size()) == std::int64_t{size.channels} * height * width)
       << out.size() << " for " << to_string(size);
-  // of pixels that lie side by side a row of all channels is one piece
+  // A row of all channels is one piece if pixels lie side by side.
   const int planes = pixels.side_by_side ? 1 : size.channels,
             together = pixels.side_by_side ? size.channels : 1;
   const auto row = static_cast<std::size_t>(width) * static_cast<std::size_t>(together);

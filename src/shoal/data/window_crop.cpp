@@ -55,7 +55,7 @@ WindowCrop crop_window(const Window& window, const WindowPicture& picture,
       << options.size << ' ' << options.context_pad;
   if (options.context_pad == 0 && !options.square)
     return {{y.first, x.first, y.length(), x.length()}, {0, 0, options.size, options.size}};
-  // so that the window itself becomes size - 2 context_pad pixels
+  // The context makes the window itself size - 2 context_pad pixels.
   const float context =
       static_cast<float>(options.size) / static_cast<float>(options.size - 2 * options.context_pad);
   float half_x = static_cast<float>(x.length()) / 2, half_y = static_cast<float>(y.length()) / 2;

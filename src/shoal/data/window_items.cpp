@@ -53,7 +53,7 @@ class WindowItems final : public ItemSource {
         options_(options),
         sequence_(sequence),
         scale_(scale),
-        // with float's roundings, as Caffe
+        // Multiplies with float's roundings, as Caffe does.
         foreground_(static_cast<int>(static_cast<float>(options.batch_size) * options.foreground)) {
   }
   Status start(const Transform& transform);
