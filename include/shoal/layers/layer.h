@@ -29,7 +29,7 @@ struct Choice;
 using Bottoms = std::span<Blob* const>;
 using Tops = std::span<Blob* const>;
 
-// How many bottoms and tops a layer takes.
+// Says how many bottoms and tops a layer takes.
 struct Arity {
   static constexpr int kAny = std::numeric_limits<int>::max();
   int min_bottoms = 1, max_bottoms = 1;
@@ -40,8 +40,8 @@ struct Arity {
 // Says whether a gradient reaches a bottom.
 enum class Propagates {
   kYes,  // backward overwrites bottom.grad when asked
-  // the gradient is nought by definition (Crop's size reference): the net writes the zeros where
-  // they are needed
+  // The gradient is nought by definition (Crop's size reference): the net writes the zeros where
+  // they are needed.
   kNothing,
   kRefuses,  // there is none (labels, ArgMax): a net that needs it is a ConfigError
 };
@@ -69,12 +69,12 @@ class Layer {
   // at. Gives the tops new shapes if they differ from the last batch's and says whether it did; the
   // net then reshapes what follows. Failures go to ctx.fail.
   virtual bool follow_input(Context&, Tops) { return false; }
-  // Whether the shapes of the tops depend on numbers of the bottoms. Before each forward pass of
-  // such a layer the net calls size_tops, which gives the tops their shapes of this pass; the net
-  // then reshapes each layer behind before its own forward pass. No top may take more than reshape
-  // gave it, since the memory is planned for that; axis 0 may be 0. The net does not call forward
-  // and backward of a layer that has no numbers to work on: its tops, and the gradients of its
-  // bottoms, count as zeros.
+  // Returns whether the shapes of the tops depend on numbers of the bottoms. Before each forward
+  // pass of such a layer the net calls size_tops, which gives the tops their shapes of this pass;
+  // the net then reshapes each layer behind before its own forward pass. No top may take more than
+  // reshape gave it, since the memory is planned for that; axis 0 may be 0. The net does not call
+  // forward and backward of a layer that has no numbers to work on: its tops, and the gradients of
+  // its bottoms, count as zeros.
   virtual bool sizes_tops() const { return false; }
   virtual void size_tops(Context&, Bottoms, Tops) {}
   // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and
@@ -85,8 +85,8 @@ class Layer {
   // numbers of this pass, and their gradients leave when they are complete.
   enum class TakesOver {
     kNothing,
-    // its forward pass does the other's, too, by params as they are then; the other does its own
-    // backward pass
+    // Its forward pass does the other's, too, by params as they are then; the other does its own
+    // backward pass.
     kForward,
     kBoth,  // both its passes do the other's, too
   };
@@ -151,9 +151,10 @@ class Layer {
     bool bottom_data = true, top_data = true;
   };
   virtual Reads reads() const { return {}; }
-  // Whether its ops write each top's data in the layout of the bottoms' (data), and each bottom's
-  // gradient in that of its data (grad), where that takes the same bytes in every shape: numbers of
-  // 16 bits. The plan of the memory goes by it; other numbers would take memory of their own.
+  // Says whether its ops write each top's data in the layout of the bottoms' (data), and each
+  // bottom's gradient in that of its data (grad), where that takes the same bytes in every shape:
+  // numbers of 16 bits. The plan of the memory goes by it; other numbers would take memory of their
+  // own.
   struct KeepsLayout {
     bool data = false, grad = false;
     bool of_first = false;  // the tops follow the first bottom, however the others lie
@@ -211,7 +212,7 @@ class Layer {
   virtual void tune(Context&, Backward) {}
   // Does without Winograd's algorithm from now on, to save memory. False: it has none.
   virtual bool leave_winograd(Context&) { return false; }
-  // Which implementations serve this layer; for --explain_ops.
+  // Returns the implementations that serve this layer; for --explain_ops.
   virtual std::vector<ops::Choice> choices() const;
 
   // The learned blobs, in Caffe's order. A param's lr_mult of 0 still has a grad tensor.

@@ -76,7 +76,7 @@ class BatchNorm final : public Layer {
     if (next.param().type() == "ReLU" && !slope_ && slope >= 0) {
       slope_ = slope;
       // backward finds by what it normalized which numbers passed, and needs that with running
-      // statistics for nothing else
+      // statistics for nothing else.
       return global_ ? TakesOver::kForward : TakesOver::kBoth;
     }
     return TakesOver::kNothing;
@@ -131,8 +131,8 @@ class BatchNorm final : public Layer {
     ops::scale(ctx, scale, value);
   }
 
-  // Whether backward needs the normalized numbers from memory of the layer's own: where the top
-  // took the bottom's place, or the bottom is not kept.
+  // Returns whether backward needs the normalized numbers from memory of the layer's own: where the
+  // top took the bottom's place, or the bottom is not kept.
   bool keeps() const { return global_ ? scale_ != nullptr && training() : in_place_; }
   const Tensor* scale_param(std::size_t i) const {
     return scale_ != nullptr && i < scale_->params().size() ? &scale_->params()[i]->data : nullptr;

@@ -11,7 +11,8 @@ Shape shape_of(const BlobProto& proto);
 // Returns whether `proto` fits a blob of shape `want`; an old four-axis shape equals a shorter one
 // with ones put in front.
 bool same_shape(const BlobProto& proto, const Shape& want);
-// How many numbers `proto` holds, and those numbers; the count must be tensor.count().
+// number_count returns how many numbers `proto` holds; copy_numbers copies them, which must be
+// tensor.count().
 std::int64_t number_count(const BlobProto& proto);
 void copy_numbers(const BlobProto& proto, Tensor& tensor);
 // Overwrites `proto` with shape and data.

@@ -4,7 +4,7 @@
 
 namespace shoal {
 
-// ln(1 + e^x), the binomial normal log likelihood.
+// Computes ln(1 + e^x), the binomial normal log likelihood.
 std::unique_ptr<Layer> make_BNLL(const LayerParameter& param) {
   return std::make_unique<Elementwise>(param, ops::Map{ops::MapKind::kSoftplus});
 }

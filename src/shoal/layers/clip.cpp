@@ -5,7 +5,7 @@
 
 namespace shoal {
 
-// x cut to [min, max]; the gradient passes inside and at both ends. Throws ConfigError unless both
+// Cuts x to [min, max]; the gradient passes inside and at both ends. Throws ConfigError unless both
 // are given and min <= max.
 std::unique_ptr<Layer> make_Clip(const LayerParameter& param) {
   const ClipParameter& clip = param.clip_param();

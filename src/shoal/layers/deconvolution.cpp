@@ -24,7 +24,7 @@ class Deconvolution final : public ConvolutionBase {
     for (ops::Choice& choice : all) {
       KernelNeeds& needs = choice.needs;
       std::swap(needs.input, needs.output);
-      // both passes may call both of its own
+      // Both passes may call both of the kernel's.
       needs.workspace = std::max(needs.workspace, needs.backward_workspace.value_or(0));
       needs.backward_workspace.reset();
     }

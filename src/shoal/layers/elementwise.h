@@ -6,9 +6,9 @@
 
 namespace shoal {
 
-// top = map(bottom), of the bottom's shape. In place always works: where backward needs what stood
-// in the bottom, forward keeps a copy of it, in phase TRAIN only; a backward pass in phase TEST
-// then fails and says so.
+// Computes top = map(bottom), of the bottom's shape. In place always works: where backward needs
+// what stood in the bottom, forward keeps a copy of it, in phase TRAIN only; a backward pass in
+// phase TEST then fails and says so.
 class Elementwise final : public Layer {
  public:
   Elementwise(const LayerParameter& param, const ops::Map& map) : Layer(param), map_(map) {}

@@ -4,7 +4,7 @@
 
 namespace shoal {
 
-// x > 0: x, else alpha (e^x - 1).
+// Computes x if x > 0, else alpha (e^x - 1).
 std::unique_ptr<Layer> make_ELU(const LayerParameter& param) {
   return std::make_unique<Elementwise>(param,
                                        ops::Map{ops::MapKind::kElu, param.elu_param().alpha()});

@@ -6,8 +6,8 @@
 
 namespace shoal {
 
-// base ^ (shift + scale x), as base ^ shift times e ^ (ln(base) scale x). Throws ConfigError unless
-// base is -1 (e) or above 0.
+// Computes base ^ (shift + scale x), as base ^ shift times e ^ (ln(base) scale x). Throws
+// ConfigError unless base is -1 (e) or above 0.
 std::unique_ptr<Layer> make_Exp(const LayerParameter& param) {
   const ExpParameter& exp = param.exp_param();
   const float log_base = log_of_base(param, exp.base());

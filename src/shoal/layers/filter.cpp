@@ -11,7 +11,7 @@
 namespace shoal {
 namespace {
 
-// Those items of several blobs whose number in a selector is not 0, in order.
+// Keeps those items of several blobs whose number in a selector is not 0, in order.
 //   bottom[i] (N, A_i...), the last: the selector, N numbers: (N), (N, 1) ...
 //   top[i] (M, A_i...), M = how many numbers of the selector are not 0 (NaN is not); until the
 //   first pass, N

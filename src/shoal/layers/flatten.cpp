@@ -33,7 +33,7 @@ class Flatten final : public Layer {
   void forward(Context&, Bottoms, Tops) override {}
   void backward(Context& ctx, Tops top, const std::vector<bool>& propagate,
                 Bottoms bottom) override {
-    // nothing to do where they are the same bytes
+    // There is nothing to do where they are the same bytes.
     if (propagate[0]) ops::copy(ctx, top[0]->grad, bottom[0]->grad);
   }
 };

@@ -21,7 +21,7 @@ bool scales_channels(const LayerParameter& layer) {
          scale.num_axes() == 1;
 }
 
-// y factor[k] + shift[k] of each channel k of y; y itself at first.
+// Makes y factor[k] + shift[k] of each channel k of y; y itself at first.
 struct Channels {
   std::vector<double> factor, shift;
   explicit Channels(std::int64_t count)

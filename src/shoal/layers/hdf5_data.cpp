@@ -227,7 +227,7 @@ class HDF5Data final : public Layer {
     return std::move(dims).value();
   }
 
-  // Where a file that is not there may be.
+  // Says where a file that is not there may be.
   std::string beside(const ListedFile& file) const {
     const std::filesystem::path path(file.path),
         folder = std::filesystem::path(list_).parent_path();

@@ -38,7 +38,7 @@ LossParameter::NormalizationMode normalization_of(const LossParameter& param,
 // `batch`; NONE: 1.
 double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all,
                        std::int64_t counted, std::int64_t batch);
-// loss_param.ignore_label, if it is given.
+// Returns loss_param.ignore_label, if it is given.
 std::optional<int> ignored_label(const LossParameter& param);
 
 }  // namespace shoal

@@ -25,7 +25,7 @@ class Pooling final : public Layer {
   Reads reads() const override {
     return {.bottom_data = method_ != Method::kAverage && !training(), .top_data = false};
   }
-  // not of a mask, whose numbers are indices
+  // Keeps no layout of a mask, whose numbers are indices.
   KeepsLayout keeps_layout() const override {
     return {.data = param().top_size() == 1, .grad = true};
   }
@@ -119,7 +119,7 @@ class Pooling final : public Layer {
     if (pool.global_pooling()) window.kernel = window.in;
     const std::int64_t room = window.in + 2 * window.pad - window.kernel;
     const bool up = pool.round_mode() == PoolingParameter::CEIL;
-    // as in Caffe: one window that is cut off, if rounding up makes one
+    // Caffe, too, allows one window that is cut off, if rounding up makes one.
     if (room < 0 && (!up || room <= -window.stride))
       throw config_error(
           param(), "kernel ", window.kernel, " is larger than the input on axis ", axis, ", ",
@@ -127,7 +127,7 @@ class Pooling final : public Layer {
           window.pad > 0 ? str(" and ", window.in + 2 * window.pad, " with its padding") : "",
           "; bottom: ", bottom.str());
     window.out = (room + (up ? window.stride - 1 : 0)) / window.stride + 1;
-    // on either axis: then both drop such a last window
+    // If either axis is padded, both drop such a last window.
     const bool padded = height_.pad > 0 || width_.pad > 0;
     if (padded && (window.out - 1) * window.stride >= window.in + window.pad) --window.out;
   }

@@ -48,7 +48,7 @@ class PrefetchingLayer : public Layer {
     OnBadRecord on_bad = OnBadRecord::kStop;
     std::string why_numbers;  // that records are never sent as bytes; empty: they may be
   };
-  // throws ConfigError
+  // Throws ConfigError.
   virtual Feed feed() const = 0;
   // Opens the items of `path`, which is the source or a part of it. Throws ConfigError.
   virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&,

@@ -7,8 +7,8 @@
 namespace shoal {
 namespace {
 
-// x > 0: x, else slope[c] x with a learned slope for each channel, or one for all. At 0 the
-// gradient is that of the left side.
+// Computes x if x > 0, else slope[c] x with a learned slope for each channel, or one for all. At 0
+// the gradient is that of the left side.
 //   bottom[0] (N, C, ...)   top[0] the same
 //   param 0: slope (C), or one number without axes if channel_shared
 // In place as Elementwise is. Throws ConfigError for fewer than two axes.

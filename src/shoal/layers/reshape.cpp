@@ -43,7 +43,7 @@ class Reshape final : public Layer {
   void forward(Context&, Bottoms, Tops) override {}
   void backward(Context& ctx, Tops top, const std::vector<bool>& propagate,
                 Bottoms bottom) override {
-    // nothing to do where they are the same bytes
+    // There is nothing to do where they are the same bytes.
     if (propagate[0]) ops::copy(ctx, top[0]->grad, bottom[0]->grad);
   }
 
@@ -78,7 +78,7 @@ class Reshape final : public Layer {
       dims.push_back(dim);
     }
     std::int64_t count = shape.count(first, last);
-    // of a bottom without items, what is left does not follow from counts of 0
+    // Counts of 0 do not say what is left of a bottom without items.
     if (count == 0 && known == 0 && inferred >= 0) {
       count = count_but_zeros(std::span(shape.dims()).subspan(first, last - first));
       dims[static_cast<std::size_t>(inferred)] = 0;

@@ -6,8 +6,8 @@
 namespace shoal {
 namespace {
 
-// exp(x) over the sum of exp along `axis`, with the largest x subtracted first. top[0] has the
-// bottom's shape; in place works.
+// Computes exp(x) over the sum of exp along `axis`, with the largest x subtracted first. top[0] has
+// the bottom's shape; in place works.
 class Softmax final : public Layer {
  public:
   using Layer::Layer;

@@ -168,7 +168,7 @@ Result<bool> SourcePlace::load_all(std::string_view own, const std::vector<std::
     used += place.whole();
     most = std::max(most, place.whole());
   }
-  // in a test clients are in step, or read nothing
+  // In a test clients are in step, or read nothing.
   const bool tests = !share_.test_batches.empty();
   if (!reads_part()) return go_to(tests ? most : used / all.size(), place.order);
   if (own.empty()) return go_to(0, 0, place.order);
@@ -177,7 +177,7 @@ Result<bool> SourcePlace::load_all(std::string_view own, const std::vector<std::
   return go_to(mine.value().n, 0, place.order);
 }
 
-// Where all nets together have used `whole` records of a shared source.
+// Goes to where all nets together have used `whole` records of a shared source.
 bool SourcePlace::go_to(std::uint64_t whole, const Random::State& order) {
   if (!by_parts()) return go_to(0, whole, order);
   return go_to(

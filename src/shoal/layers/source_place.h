@@ -32,7 +32,8 @@ class SourcePlace {
     bool whole_batches = false;  // the n of a batch's first record is a multiple of batch_size
     std::uint64_t rand_skip = 0;
   };
-  // Of the layer, which outlives it, in a net with this context. Throws ConfigError.
+  // Begins the reading of a layer, which outlives this, in a net with this context. Throws
+  // ConfigError.
   void begin(const Layer& layer, const Context& ctx, const Source& source);
 
   // The source or this net's part of it. Throws ConfigError if it is not there.
@@ -41,12 +42,12 @@ class SourcePlace {
   std::uint64_t n() const { return n_; }  // of the first record that the net has not used
   void use_until(std::uint64_t n) { n_ = n; }
 
-  // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many
-  // nets share the data, u64 base, the records that nets together had used before they were so
-  // many; the last is left out if it is 0, and so is the one before if it is 1 then. Little-endian.
-  // load in a job of P nets makes n * (how many) / P, rounded down, of n; where there is a
-  // base already, base + n * (how many) of it. Where the nets' parts of an epoch differ, n is what
-  // all together have used when this one has used so many, and neither is there.
+  // Returns u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64
+  // how many nets share the data, u64 base, the records that nets together had used before they
+  // were so many; the last is left out if it is 0, and so is the one before if it is 1 then.
+  // Little-endian. load in a job of P nets makes n * (how many) / P, rounded down, of n; where
+  // there is a base already, base + n * (how many) of it. Where the nets' parts of an epoch differ,
+  // n is what all together have used when this one has used so many, and neither is there.
   std::string save() const;
   // Both return whether the sequence is another than before.
   Result<bool> load(std::string_view state);
@@ -86,7 +87,7 @@ class SourcePlace {
   const Layer* layer_ = nullptr;
   Source source_;
   Share share_;
-  // names the stream of the order and the crops, the same for all nets of the job
+  // Names the stream of the order and the crops, the same for all nets of the job.
   Random::State order_;
   std::uint64_t n_ = 0, base_ = 0;  // base as in Sequence
 };

@@ -4,7 +4,7 @@
 
 namespace shoal {
 
-// x / (1 + e^(-beta x)).
+// Computes x / (1 + e^(-beta x)).
 std::unique_ptr<Layer> make_Swish(const LayerParameter& param) {
   return std::make_unique<Elementwise>(param,
                                        ops::Map{ops::MapKind::kSwish, param.swish_param().beta()});

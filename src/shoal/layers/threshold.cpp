@@ -4,7 +4,8 @@
 
 namespace shoal {
 
-// x > threshold: 1, else 0. There is no gradient: a net that needs one through it is refused.
+// Computes 1 if x > threshold, else 0. There is no gradient: a net that needs one through it is
+// refused.
 std::unique_ptr<Layer> make_Threshold(const LayerParameter& param) {
   return std::make_unique<Elementwise>(
       param, ops::Map{ops::MapKind::kThreshold, param.threshold_param().threshold()});

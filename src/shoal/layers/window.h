@@ -12,12 +12,12 @@
 
 namespace shoal {
 
-// kernel, stride, pad and dilation of each of `axes` spatial axes; in and out are left at 1.
+// Reads kernel, stride, pad and dilation of each of `axes` spatial axes; in and out are left at 1.
 // kernel_size, stride, pad and dilation hold one value for all axes or one each; kernel_h and
 // kernel_w and their like are for two axes. Throws ConfigError.
 std::vector<ops::WindowAxis> read_window(const LayerParameter& param, int axes);
 
-// How many inputs a window spans from its first tap to its last.
+// Returns how many inputs a window spans from its first tap to its last.
 inline std::int64_t extent(const ops::WindowAxis& axis) {
   return axis.dilation * (axis.kernel - 1) + 1;
 }
