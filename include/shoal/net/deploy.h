@@ -10,16 +10,16 @@ namespace shoal {
 
 class NetParameter;
 
-// How to write pooling that rounds down (round_mode: FLOOR), for which Caffe and OpenCV have
+// Says how to write pooling that rounds down (round_mode: FLOOR), for which Caffe and OpenCV have
 // different fields.
 enum class FloorField { kCeilMode, kRoundMode, kRefuse };  // OpenCV's, Caffe's, or a ConfigError
 
 struct DeployOptions {
-  // of inputs whose size no field tells, batch first; empty: that is a ConfigError
+  // The shape of inputs whose size no field tells, batch first; empty: that is a ConfigError.
   std::vector<std::int64_t> shape{};
-  // of every input; 0: one for what was a data layer, Input layers as they are
+  // The batch of every input; 0: one for what was a data layer, Input layers as they are.
   std::int64_t batch = 0;
-  // with phase TEST, what include and exclude rules are compared with
+  // Include and exclude rules are compared with these and phase TEST.
   int level = 0;
   std::vector<std::string> stages{};
   bool auxiliary = false;  // keep heads whose loss counts less than the largest

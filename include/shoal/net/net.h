@@ -27,8 +27,8 @@ struct NetOptions {
   std::vector<std::string> keep = {};
   // False: each layer does its own forward pass, so that a hook sees what each one makes.
   bool fuse = true;
-  // backward is never called: no memory is planned for gradients, and layers may work together in
-  // ways that have no backward pass.
+  // Says that backward is never called: no memory is planned for gradients, and layers may work
+  // together in ways that have no backward pass.
   bool forward_only = false;
   // Bytes that NetMemory's blobs and kept may take together; 0: no limit. Convolutions do without
   // Winograd's algorithm where that is needed, and if it is not enough a ConfigError says so.
@@ -47,9 +47,9 @@ struct NetParam {
 // Bytes, as planned.
 struct NetMemory {
   std::size_t params = 0;  // data and gradients
-  // what the data and gradients between layers, and the workspace of kernels, take with sharing
+  // Taken by the data and gradients between layers and the workspace of kernels, with sharing.
   std::size_t blobs = 0;
-  std::size_t blobs_unshared = 0;  // and would take without it
+  std::size_t blobs_unshared = 0;  // the same, without
   std::size_t kept = 0;            // by kernels, from pass to pass: weights in another order
 };
 
@@ -57,7 +57,7 @@ struct NetMemory {
 // tensors, ops").
 struct RecordedWork {
   int stretches = 0, layers = 0;
-  // layers that are called in each pass, and why; empty until recordings begin
+  // The layers that are called in each pass, and why; empty until recordings begin.
   std::vector<std::pair<std::string, std::string>> others{};
 };
 
@@ -77,8 +77,8 @@ class Net {
   Bottoms bottoms(int layer) const;
   Tops tops(int layer) const;
   bool needs_backward(int layer) const;
-  // Whether the layer's shapes may differ from pass to pass though those of the inputs do not:
-  // they depend on numbers (Layer::sizes_tops), of this layer or of one before it.
+  // Returns whether the layer's shapes may differ from pass to pass though those of the inputs do
+  // not: they depend on numbers (Layer::sizes_tops), of this layer or of one before it.
   bool varies(int layer) const;
   // The layer whose forward pass does this one's too (a convolution with the ReLU behind it), or
   // both of whose passes do (batch normalization with the Scale behind it); null: none.
@@ -89,7 +89,7 @@ class Net {
   std::vector<std::string> blob_names() const;
   // Tops that no layer takes, in alphabetical order.
   std::span<Blob* const> outputs() const { return outputs_; }
-  // Those of which each pass makes as many numbers: of which means can be taken.
+  // Returns the outputs of which each pass makes as many numbers: means of them can be taken.
   std::span<Blob* const> outputs_of_one_size() const { return outputs_of_one_size_; }
   // The weight of a top in the net's loss; 0: none.
   float loss_weight(const Blob& top) const;
@@ -122,7 +122,7 @@ class Net {
   using Hook = std::function<Status(int layer)>;
   // With the indices of one or more, in order of the pass.
   using LayersHook = std::function<Status(std::span<const int> layers)>;
-  // together: the calls of neighbouring layers whose params have at most so many bytes in all may
+  // `together`: the calls of neighbouring layers whose params have at most so many bytes in all may
   // come together, before the first, or as one call after the last of them; 0: each layer's comes
   // on its own. Only the work of layers whose calls come together can be recorded.
   void before_forward(Hook hook, std::int64_t together = 0) {
@@ -160,11 +160,11 @@ class Net {
  private:
   friend class NetBuilder;
   struct Passes;
-  // How a layer stands in the net.
+  // Says how a layer stands in the net.
   struct Wiring {
     std::vector<Blob*> bottoms, tops;
     std::vector<bool> propagate;  // a gradient goes to this bottom
-    // of each top: no layer writes its gradient, which backward will read
+    // For each top: no layer writes its gradient, which backward will read.
     std::vector<bool> missing;
     bool needs_backward = false;
     bool varies = false;
@@ -172,7 +172,7 @@ class Net {
     // The layers whose passes are called when it is this one's turn: itself, one that took its work
     // over (Layer::TakesOver::kBoth), or none (-1).
     int forward = -1, backward = -1;
-    // where the kernels called at these turns work; empty: in scratch of the context's own
+    // The memory of the kernels called at these turns; empty: scratch of the context's own.
     std::span<float> forward_scratch, backward_scratch;
   };
   void forward_at(int layer);  // what Wiring::forward says

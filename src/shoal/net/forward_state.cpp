@@ -18,7 +18,7 @@ void for_each_changed(const Net& net, F f) {
 
 void ForwardState::save(Net& net) {
   const Device& device = net.context().device();
-  // a device copies to memory of its own choice, and is waited for once
+  // A device copies to memory of its own choice, and is waited for once.
   if (numbers_.empty() && !device.is_host())
     for_each_changed(net, [&](Tensor& tensor) { tensor.pin(device); });
   for_each_changed(net, [](const Tensor& tensor) { tensor.begin_download(); });

@@ -21,7 +21,7 @@ bool has_stage(const NetState& state, const std::string& stage) {
 // The top that each bottom refers to, and how many takers each top has: splits follow from that.
 struct Uses {
   std::map<TopId, TopId> source;  // of a bottom (layer, bottom)
-  // takers of a top, its loss weight being one if something else takes it too
+  // Counts the takers of a top; its loss weight is one if something else takes it, too.
   std::map<TopId, int> count;
   std::map<TopId, float> loss_weight;
 };
@@ -40,7 +40,7 @@ std::string made_elsewhere(const std::string& blob, const NetParameter& net,
              join(stages), "'");
 }
 
-// Of a top; Layer::default_loss_weight where the prototxt gives none.
+// Returns the loss weight of a top: Layer::default_loss_weight where the prototxt gives none.
 float loss_weight(const LayerParameter& layer, int top) {
   if (layer.loss_weight_size() == 0) return top == 0 && layer.type().ends_with("Loss") ? 1 : 0;
   return top < layer.loss_weight_size() ? layer.loss_weight(top) : 0;
@@ -48,7 +48,7 @@ float loss_weight(const LayerParameter& layer, int top) {
 
 Uses find_uses(const NetParameter& net, const NetParameter& whole) {
   Uses uses;
-  // the latest maker of each blob: an in-place layer becomes the maker of its top
+  // The latest maker of each blob: an in-place layer becomes the maker of its top.
   std::map<std::string, TopId> made;
   for (int i = 0; i < net.layer_size(); ++i) {
     const LayerParameter& layer = net.layer(i);

@@ -7,8 +7,8 @@
 
 namespace shoal {
 
-// Whether `rule` matches `state`: phase equal where set, level within its bounds, every `stage`
-// present, no `not_stage` present.
+// Returns whether `rule` matches `state`: phase equal where set, level within its bounds, every
+// `stage` present, no `not_stage` present.
 bool rule_matches(const NetStateRule& rule, const NetState& state);
 
 // The layers of `net` that belong to its state, each with its phase filled in. Throws ConfigError
@@ -26,7 +26,7 @@ std::string misspelt_stage(const NetParameter& net);
 // Throws ConfigError for a bottom that no earlier layer makes, with the nearest known blob, or the
 // layer of `whole`, of which `net` is filtered, that makes it in another state.
 NetParameter insert_splits(const NetParameter& net, const NetParameter& whole = {});
-// Whether insert_splits made the layer.
+// Returns whether insert_splits made the layer.
 bool is_inserted_split(const LayerParameter& layer);
 
 }  // namespace shoal

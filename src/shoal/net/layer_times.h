@@ -1,4 +1,4 @@
-// How long each layer of a net takes, by the clock of its device.
+// Measures how long each layer of a net takes, by the clock of its device.
 #pragma once
 
 #include <memory>

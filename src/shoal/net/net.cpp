@@ -182,7 +182,7 @@ Status Net::run_forward() {
                 (!before_forward_ || together_before_forward_ > 0);
   const bool was_recorded = passes_->forward.is_recorded();
   const Status status = passes_->forward.run(may_record_);
-  // what forward left for backward may be in another order now
+  // The numbers that forward left for backward may be in another order now.
   if (was_recorded && !passes_->forward.is_recorded()) passes_->backward.forget();
   if (status.ok()) each_loss([](const Tensor& top, float) { top.begin_download(); });
   return status;
@@ -266,7 +266,7 @@ std::string Net::find_non_finite() {
     return ops::all_finite(context_, one);
   };
   for (const NetParam& param : net_params_)
-    // running sums follow what came in
+    // Running sums follow what came in, and are not to blame.
     if (layers_[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) != 0 &&
         !is_finite(param.blob->data))
       return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ",

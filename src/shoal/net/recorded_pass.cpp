@@ -22,7 +22,7 @@ class Noting {
   Context& context_;
 };
 
-// Of the same memory.
+// Returns whether both use the same memory alike.
 bool is_alike(const TensorUse& a, const TensorUse& b) {
   return a.storage == b.storage && a.home == b.home && a.shape == b.shape && a.access == b.access &&
          a.bytes == b.bytes;
@@ -48,11 +48,11 @@ std::vector<TensorUse> without_repeats(std::vector<TensorUse> uses) {
   return kept;
 }
 
-// Where a stretch uses each storage.
+// Maps each storage to the home in which a stretch uses it.
 using Homes = std::unordered_map<const Storage*, Home>;
 
-// Whether `uses` convert numbers that they used before or that are in `homes`, or use them in
-// another layout. Adds them to `homes`.
+// Returns whether `uses` convert numbers that they used before or that are in `homes`, or use them
+// in another layout. Adds them to `homes`.
 bool converts(const std::vector<TensorUse>& uses, Homes& homes) {
   bool any = false;
   for (const TensorUse& use : uses) {
@@ -86,12 +86,12 @@ Status RecordedPass::run(bool may_record) {
     step = end;
   }
   if (notes) ++noted_;
-  // what can be recorded without the steps that were refused
+  // Divides what can be recorded without the steps that were refused.
   if (std::ranges::any_of(stretches_, &Stretch::refused)) divide();
   return {};
 }
 
-// Where it paid, others are made soon; else later each time.
+// Forgets the recordings. If they paid, others are made soon; else later each time.
 void RecordedPass::forget() {
   constexpr int kOften = 20, kLongest = 1024;
   if (divided_) wait_ = replays_ >= kOften ? kFirstWait : std::min(2 * wait_, kLongest);

@@ -20,18 +20,18 @@ class Pass {
   virtual ~Pass() = default;
   virtual int steps() const = 0;
   virtual std::string name(int step) const = 0;  // of the layer
-  // Whether the step's work on the device depends on nothing but stamp(), its shapes, and the
-  // numbers of tensors there; and whether the layer does nothing else that a pass needs.
+  // Returns whether the step's work on the device depends on nothing but stamp(), its shapes, and
+  // the numbers of tensors there; and whether the layer does nothing else that a pass needs.
   virtual bool replays(int step) const = 0;
   // Adds what must be as it was for the recorded work to be the right one.
   virtual void stamp(int step, std::vector<std::uintptr_t>& to) const = 0;
-  // Whether begin() of all steps from `first` to `last` may come before the work of the first, and
-  // one end() for all after that of the last.
+  // Returns whether begin() of all steps from `first` to `last` may come before the work of the
+  // first, and one end() for all after that of the last.
   virtual bool together(int first, int last) const = 0;
-  // Before the layer's work; those of a stretch before all its work.
+  // Is called before the layer's work; in a stretch, before all its work.
   virtual Status begin(int step) = 0;
   virtual Status work(int step) = 0;
-  // After the work of these steps.
+  // Is called after the work of these steps.
   virtual Status end(int first, int last) = 0;
 };
 
@@ -45,7 +45,7 @@ class RecordedPass {
   // The pass and the context outlive it.
   RecordedPass(Pass& pass, Context& context) : pass_(pass), context_(context) {}
 
-  // may_record: nothing has to see the layers one by one. Ends with the first error.
+  // `may_record`: nothing has to see the layers one by one. Ends with the first error.
   Status run(bool may_record);
   // Shapes or memory are others from now on.
   void forget();

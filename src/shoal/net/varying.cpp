@@ -14,7 +14,8 @@ void leave_no_items(Blob& blob) {
   blob.reshape(Shape(dims));
 }
 
-// Whether the layer can follow bottoms without items; the pass that brings such will say why not.
+// Returns whether the layer can follow bottoms without items; the pass that brings such will say
+// why not.
 bool can_follow(Net& net, int layer) {
   try {
     net.layers()[static_cast<std::size_t>(layer)]->reshape(net.context(), net.bottoms(layer),
@@ -50,7 +51,7 @@ Varying find_varying(Net& net) {
   return varying;
 }
 
-// Of a loss the first bottom counts: the matrix of an InfogainLoss is there in any case.
+// Counts the first bottom of a loss alone: the matrix of an InfogainLoss is there in any case.
 bool has_work(const Net& net, int layer) {
   const auto has_numbers = [](const Blob* blob) { return blob->data.count() > 0; };
   const Bottoms bottoms = net.bottoms(layer);

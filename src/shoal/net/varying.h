@@ -18,7 +18,7 @@ struct Varying {
 // ConfigError.
 Varying find_varying(Net& net);
 
-// Whether a layer that varies has numbers to work on in this pass.
+// Returns whether a layer that varies has numbers to work on in this pass.
 bool has_work(const Net& net, int layer);
 
 }  // namespace shoal

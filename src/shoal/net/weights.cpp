@@ -35,7 +35,7 @@ bool left_out(const LayerParameter& source, int index) {
   return !source.blobs(index).has_shape() && number_count(source.blobs(index)) == 0;
 }
 
-// Whether the source holds all params that the layer owns, and no more than it has.
+// Returns whether the source holds all params that the layer owns, and no more than it has.
 bool fits(const Net& net, const Layer& layer, const LayerParameter& source) {
   const auto lacks = [&](const NetParam& own) {
     return net.layers()[static_cast<std::size_t>(own.layer)].get() == &layer &&
