@@ -1,5 +1,5 @@
-// How long the processes of a job take to sum a vector by a collective, each process one of its
-// own, as workers of `train` do. scripts/bench_allreduce.py runs it beside gloo.
+// Measures how long the processes of a job take to sum a vector by a collective, each process one
+// of its own, as workers of `train` do. scripts/bench_allreduce.py runs it beside gloo.
 #include <gflags/gflags.h>
 
 #include <algorithm>

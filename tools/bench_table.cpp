@@ -1,6 +1,6 @@
-// How fast rows go to a table service and back, beside a bare Asio program that moves the same
-// bytes. Every process of a measurement is a process of its own, which this program starts from
-// itself; all talk over loopback.
+// Measures how fast rows go to a table service and back, beside a bare Asio program that moves the
+// same bytes. Every process of a measurement is a process of its own, which this program starts
+// from itself; all talk over loopback.
 #include <gflags/gflags.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> commands = {"train", "test", "time", "extract_features",
                                              "device_query"};
   std::vector<char*> words(argv, argv + argc);
-  // flags may stand before the command
+  // Flags may stand before the command.
   const auto found = std::find_first_of(words.begin() + std::min(argc, 1), words.end(),
                                         commands.begin(), commands.end());
   const std::string first = argc > 1 ? argv[1] : "";

@@ -22,7 +22,7 @@ namespace shoal {
 namespace {
 
 constexpr int kSide = 32, kClasses = 10;
-// the label, then red, green and blue
+// A record is the label, then red, green and blue.
 constexpr std::size_t kPixels = 3 * kSide * kSide, kRecord = 1 + kPixels;
 
 std::string read_batch(const std::string& path) {

@@ -30,7 +30,7 @@ int body(const std::vector<std::string>& words) {
   const std::string machines =
       compat::machinefile_from_mxnetg(content(FLAGS_groups), content(FLAGS_hosts),
                                       content(FLAGS_data_sharding), parallel::kDefaultPort);
-  // whatever stands in the place of an address is said by the grammar's own words
+  // The grammar's own words say what stands in the place of an address.
   or_throw(parallel::parse_machinefile(machines, "the machinefile to be"));
   if (words.empty())
     std::cout << machines;

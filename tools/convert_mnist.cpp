@@ -19,7 +19,7 @@ DEFINE_int64(seed, 1, "of the shuffle");
 namespace shoal {
 namespace {
 
-// unsigned bytes of three axes, and of one
+// Files of unsigned bytes with three axes and with one begin so.
 constexpr std::uint32_t kImages = 0x803, kLabels = 0x801;
 constexpr std::size_t kMostBytes = std::size_t{1} << 31;
 

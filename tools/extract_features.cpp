@@ -269,7 +269,7 @@ class Extraction {
   std::uint64_t done_ = 0;
 };
 
-// Which client this is, where a launcher knows and no flag says it.
+// Finds which client this is, where a launcher knows and no flag says it.
 void take_place() {
   FLAGS_machinefile = one_of("machinefile", FLAGS_machinefile, "hostfile", FLAGS_hostfile);
   if (FLAGS_num_clients > 1 && !given("client_id"))
@@ -371,7 +371,7 @@ int extract(const std::vector<std::string>& words) {
   Context::Options options = context_of_flags(threads_to_use(FLAGS_threads));
   options.share = share;
   Context context(options);
-  // which says better than a count what is wrong with a source
+  // The net says better than a count what is wrong with a source.
   Net net(param, context, kept_blobs(param));
   if (!own && (FLAGS_num_mini_batches == 0 || share.clients > 1))
     throw ConfigError(Code::kUsage, FLAGS_model, " reads no records that could be counted",

@@ -74,7 +74,7 @@ void explain_ops(const Net& net) {
   std::fflush(stdout);
 }
 
-// How often tensors went to another home or layout, in a pass of the mean.
+// Logs how often tensors went to another home or layout, in a pass of the mean.
 void explain_conversions(const Conversions& before, const Conversions& after) {
   const auto mean = [](std::int64_t first, std::int64_t last) {
     return static_cast<double>(last - first) / FLAGS_iterations;
@@ -208,7 +208,7 @@ int time_net(const std::vector<std::string>& words) {
   if (options.tuning) options.tuning->save();
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
-  // as train does
+  // Overwrites gradients, as train does.
   if (!context.device().is_host())
     net.overwrite_gradients(std::vector<bool>(net.layers().size(), true));
   if (FLAGS_summary) {
@@ -246,7 +246,7 @@ int time_net(const std::vector<std::string>& words) {
             << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing), kept by "
             << "kernels " << static_cast<double>(memory.kept) / 1e6 << " MB";
   log_gpus({&context.device()});
-  // before the matrices of the last line
+  // The peak is read before the matrices of the last line.
   LOG(INFO) << "Peak memory: " << peak_memory() << " MB";
   if (const std::optional<std::size_t> bytes = context.device().peak_bytes())
     LOG(INFO) << "Peak device memory: " << static_cast<double>(*bytes) / 1e6 << " MB";

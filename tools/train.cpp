@@ -97,7 +97,7 @@ void check_flags(const std::vector<std::string>& words) {
                       " exclude each other: a snapshot has weights of its own");
 }
 
-// That --pace_json has something to show.
+// Checks that --pace_json has something to show.
 void check_pace(const parallel::JobSpec& job, const parallel::Place& place) {
   if (FLAGS_pace_json.empty()) return;
   const auto decides = [](const auto& phase) { return phase.scheme.words().starts_with("esync"); };
@@ -108,7 +108,7 @@ void check_pace(const parallel::JobSpec& job, const parallel::Place& place) {
                                         : "one process alone has no rounds");
 }
 
-// That the machinefile gives this process.
+// Returns the GPUs that the machinefile gives this process.
 std::vector<int> gpus_of(const parallel::Place& place) {
   return place.machines.empty() || place.role == parallel::Role::kServer
              ? std::vector<int>()

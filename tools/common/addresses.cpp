@@ -77,7 +77,7 @@ std::string address_towards(const HostPort& other) {
   return everywhere;
 }
 
-// Whether a listener could have the port now, on any address.
+// Returns whether a listener could have the port now, on any address.
 bool is_free(int port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return false;

@@ -1,4 +1,4 @@
-// Where a process of a job listens.
+// Finds where a process of a job listens.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ int take_name(const std::string& name) {
   if (socket < 0) return -1;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // a 0 in front: it lies in no file system
+  // A 0 in front keeps the name out of every file system.
   const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
   std::copy_n(name.begin(), length, address.sun_path + 1);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);

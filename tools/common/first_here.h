@@ -1,4 +1,5 @@
-// Which of several processes on one machine is the first, where nothing else tells them apart.
+// Finds which of several processes on one machine is the first, where nothing else tells them
+// apart.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ constexpr std::pair<std::string_view, const char*> kGroups[] = {
     {"scheme_flags", "Scheme"},
     {"trial_flags", "Trials on one machine"}};
 
-// How the description of a flag begins that has another system's name, or another flag's meaning.
+// Descriptions of flags with another system's name or another flag's meaning begin so.
 constexpr std::string_view kOthers[] = {"Poseidon's", "SpeeDO's", "ESync's", "MXNet-G's",
                                         "the same as --"};
 

@@ -12,7 +12,7 @@ namespace {
 
 void hand_to_main_thread(int signal) {
   const int error = errno;
-  // on Linux the main thread's number is the process's
+  // On Linux the main thread's number is the process's.
   ::tgkill(::getpid(), ::getpid(), signal);
   constexpr char kWords[] =
       "Stopping as soon as what is under way allows it; the same signal again ends at once.\n";

@@ -27,7 +27,7 @@ struct JobFlags {
   TrialFlags trials;
   std::string token_file;
   bool insecure = false;  // no token is needed
-  // of a process that joins a job while it trains
+  // Set for a process that joins a job while it trains.
   std::string join, data_part;
 };
 
@@ -35,8 +35,8 @@ struct JobFlags {
 std::string one_of(const char* name, const std::string& value, const char* other_name,
                    const std::string& other);
 
-// Which process of which job this is: from the flags, the machinefile and the environment. Throws
-// ConfigError, as all below.
+// Finds which process of which job this is: from the flags, the machinefile and the environment.
+// Throws ConfigError, as all below.
 parallel::Place find_place(const JobFlags& flags);
 // "2 of 4 processes" of them run on this process's own machine, as far as the machinefile says; at
 // least 1.

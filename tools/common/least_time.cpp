@@ -42,7 +42,7 @@ class Roofline {
     double wanted = 0;  // gradients of bottoms
     for (const Blob* bottom : net_.bottoms(i))
       if (with_gradient_.contains(bottom)) wanted += bytes_of(std::span(&bottom, 1));
-    // reads the gradients of tops, data and params; writes the gradients of bottoms and params
+    // Backward reads gradients of tops, data and params, and writes those of bottoms and params.
     const double traffic = tops + (splits ? 0 : bottoms) + wanted + 2 * params;
     time.backward = longer(flops * ((params > 0) + (wanted > 0)), traffic);
     return time;

@@ -14,7 +14,7 @@ inline constexpr const char* kImageList = "imagelist";
 inline constexpr const char* kWindowFile = "windowfile";
 
 inline bool is_listed(const std::string& kind) { return kind == kImageList || kind == kWindowFile; }
-// kWindowFile if the file's first word is "#", else kImageList.
+// Returns kWindowFile if the file's first word is "#", else kImageList.
 std::string listed_kind(const std::string& path);
 
 // `kind` is one of the two. Errors (kData) name the file and the line.

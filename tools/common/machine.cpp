@@ -65,7 +65,7 @@ void prepare_libraries(char** argv, ops::CpuKernels kernels) {
   const std::string better = ops::better_blas_kernels(kernels);
   const bool is_free = kernels != ops::CpuKernels::kAuto || std::getenv(kBlasVariable) == nullptr;
   if (!better.empty() && is_free) is_new |= set_variable(kBlasVariable, better);
-  // comes back only if it fails, and then all is as it was but slower
+  // execv returns only if it fails, and then all is as it was but slower.
   if (is_new) ::execv("/proc/self/exe", argv);
 }
 

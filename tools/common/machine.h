@@ -11,8 +11,8 @@ namespace shoal {
 class Device;
 class NetState;
 
-// How many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or the
-// cores this process may run on. Throws ConfigError (kUsage) for a number that cannot be.
+// Returns how many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or
+// the cores this process may run on. Throws ConfigError (kUsage) for a number that cannot be.
 int threads_to_use(int asked);
 
 // A program with these functions ends before main with 5, and says why, if the processor lacks

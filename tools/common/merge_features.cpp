@@ -115,7 +115,7 @@ void merge_features(const std::string& backend, const std::string& name, int par
   Progress progress("extract_features (merge)", "records", 0);
   std::string last;
   std::uint64_t done = 0;
-  // of a heap whose top is the first key
+  // Orders a heap whose top is the first key.
   const auto later = [](const auto& a, const auto& b) { return a->key() > b->key(); };
   std::erase_if(open, [](const auto& part) { return !part->record(); });
   for (std::ranges::make_heap(open, later); !open.empty();) {

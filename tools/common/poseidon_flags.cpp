@@ -17,7 +17,7 @@ SHOAL_POSEIDON_FLAGS(SWITCH, WORD)
 namespace shoal {
 namespace {
 
-// Those that were given and say something, as "--row_type".
+// Returns the flags that were given and say something, as "--row_type".
 std::vector<std::string> ignored_flags() {
 #define NAME(name) #name,
   constexpr const char* kNames[] = {SHOAL_POSEIDON_FLAGS(NAME, NAME)};

@@ -32,7 +32,7 @@ std::string path_alone(const std::string& source) {
   return file_exists(source) || !file_exists(part) ? source : part;
 }
 
-// Of the part of one client, the numbers that its records have in the whole.
+// Returns the numbers that the records of one client's part have in the whole.
 OwnRecords numbered(const LayerParameter& layer, const std::string& source, const Share& share,
                     std::uint64_t count) {
   const std::uint64_t client = static_cast<std::uint64_t>(share.client),

@@ -128,7 +128,7 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, bool alo
 void compare_parts(const Records& records, Team& team) {
   if (!records.parts) return;
   const std::vector<std::string> sizes = or_throw(team.gather(std::to_string(records.own)));
-  // on all but the chief there are none
+  // Only the chief gets the sizes.
   const bool equal = std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
   if (equal || std::ranges::count(sizes, "0") > 0) return;
   LOG(WARNING) << "The workers' parts of the data have " << join(sizes)
@@ -152,8 +152,8 @@ void compare_shares(int replicas, const std::vector<double>& weights, Team& team
                         "(slots= and gpus= in the machinefile)");
 }
 
-// By which its files are told from those of others: its number, or, where numbers may have been
-// others' before, its rank, which no other process has.
+// Returns what tells a worker's files from those of others: its number, or, where numbers may have
+// been others' before, its rank, which no other process has.
 int name_of_worker(const table::Table& table) {
   const table::RosterBody& roster = table.roster();
   if (roster.generation == 0) return table.worker();
@@ -234,7 +234,7 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   return options;
 }
 
-// Whether this process can do its part, before others count on it: that its net, its solver and its
+// Checks that this process can do its part, before others count on it: its net, its solver and its
 // data are there.
 void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_t rank) {
   Share share{.client = 1,
@@ -279,7 +279,7 @@ parallel::Place numbered_place(const JobFlags& flags, parallel::Place place, boo
 std::function<void(const std::string&)> writer_of(const std::string& path) {
   return [path, failed = false](const std::string& text) mutable {
     const std::string fresh = path + ".new";
-    // without a wait for the disk, which the job would share
+    // Does not wait for the disk: the job would wait, too.
     if (std::ofstream(fresh, std::ios::binary) << text &&
         std::rename(fresh.c_str(), path.c_str()) == 0)
       return;
@@ -365,7 +365,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
   if (!request.pace_json.empty()) options.on_round = writer_of(request.pace_json);
-  // a worker that ends with the profile must not leave others that train
+  // A worker that ends with the profile must not leave others that train.
   options.configuration = parallel::configuration_of(own.job) +
                           (own.profile_only ? "profile_only: true\n" : "") +
                           (own.tuning ? "tune: true\n" : "") + machines_text(place);
@@ -375,10 +375,10 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
                      : random_seed() >> 1;
   SignalEffects effects = request.effects;
   effects.terminate = Action::kLeave;
-  // one that joins leaves in order: the job may count on it before it knows
+  // A process that joins leaves in order: the job may count on it before it knows.
   if (joins) watch_signals(effects);
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
-  // a process that waits for the others to come has nothing to save, and is ended as any program
+  // A process that waits for the others to come has nothing to save, and ends as any program.
   if (!joins) watch_signals(effects);
   table::Table* table = service->table();
   if (!table) {

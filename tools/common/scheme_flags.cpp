@@ -22,7 +22,7 @@ DEFINE_string(kv_store, "",
 DEFINE_bool(sync, false, "SpeeDO's: --scheme=local_steps, or with --gradientOnly bsp");
 DEFINE_bool(gradientOnly, false, "SpeeDO's: --payload=gradient");
 
-// Of fields that are named as here, those of weighting as in the words of a scheme; what it is.
+// The fields of a scheme by name (those of weighting as in a scheme's words), and what they are.
 #define SCHEME_FIELDS(FLAG)                                                                    \
   FLAG(payload, "gradient, delta or weights: what workers send")                               \
   FLAG(local_steps, "steps of a worker's own solver in a clock")                               \

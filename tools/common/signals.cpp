@@ -39,7 +39,7 @@ void watch_signals(const SignalEffects& effects) {
   action.sa_flags = SA_RESTART;
   ::sigfillset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGHUP, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
-  // in `train 2>&1 | tee log` Ctrl-C ends tee at once: the snapshot must not end with it
+  // In `train 2>&1 | tee log` Ctrl-C ends tee at once: the snapshot must not end with it.
   ::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -47,7 +47,7 @@ Action take_signal() {
   if (noted.requeue) return Action::kRequeue;
   if (noted.terminate) return noted.on_terminate;
   const bool interrupt = noted.interrupt.exchange(false), hangup = noted.hangup.exchange(false);
-  // answered: the run goes on
+  // The interrupt was answered: the run goes on.
   if (interrupt && noted.on_interrupt == Action::kSnapshot) noted.interrupts = 0;
   const Action first = interrupt ? noted.on_interrupt.load() : Action::kNone;
   const Action second = hangup ? noted.on_hangup.load() : Action::kNone;

@@ -13,7 +13,7 @@ namespace shoal {
 // Reads the file of --solver and puts what other flags say in its place: --set and the flags of
 // single fields. Throws ConfigError, which names the flag whose value is wrong.
 SolverParameter solver_of_flags(SnapshotPrefix prefix = SnapshotPrefix::kComplete);
-// Whether a flag says max_iter.
+// Returns whether a flag says max_iter.
 bool max_iter_is_given();
 
 }  // namespace shoal

@@ -158,7 +158,7 @@ void warn_of_misspelt_variables() {
   }
 }
 
-// Those that --cpu_kernels names, of a tool that has this flag (device_flags).
+// Returns the kernels that --cpu_kernels names, if the tool has this flag (device_flags).
 ops::CpuKernels kernels_of_flags() {
   const auto flag = find_flag("cpu_kernels");
   return flag ? ops::cpu_kernels_named(flag->current_value) : ops::CpuKernels::kAuto;
@@ -174,7 +174,7 @@ int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
   ::prctl(PR_SET_NAME, name.c_str());  // in ps and top; the program was started as /proc/self/exe
-  // a file that outgrows the process's limit is an error of its write, not the end of the process
+  // A file that outgrows the process's limit is an error of its write, not the process's end.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);

@@ -24,7 +24,7 @@ namespace shoal {
 // process. `usage` is a line or more: "train --solver=FILE [--snapshot=FILE]\n\nTrains a net."
 int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words));
-// Whether the command line or a variable says what the flag is, its default value included.
+// Returns whether the command line or a variable says what the flag is, its default value included.
 bool given(const char* flag);
 // The names of the flags of these files ("job_flags") that were given another value than their
 // default.
