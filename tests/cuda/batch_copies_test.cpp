@@ -63,7 +63,7 @@ TEST(CudaBatchCopies, TwoBatchesGoAheadAtAQuarterOfTheBytes) {
     const FakeCalls calls = fake_calls() - before;
     EXPECT_LE(copies.ahead(), BatchCopies::kAhead);
     EXPECT_EQ(calls.copies, calls.uploaded ? 1 : 0) << "that of one batch, further ahead";
-    // pixels, filled up to a multiple of 16; crops; labels
+    // Pixels, filled up to a multiple of 16; crops; labels.
     const std::int64_t bytes = (kBatch * Bytes::kSize.count() + 15) / 16 * 16 +
                                kBatch * (16 + static_cast<std::int64_t>(sizeof(float)));
     EXPECT_EQ(calls.uploaded, calls.copies * bytes);

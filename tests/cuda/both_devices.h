@@ -38,8 +38,8 @@ inline Start blank(Shape shape) { return {std::move(shape), Start::Numbers::kNaN
 using Ts = std::vector<Tensor>;
 Ts start(const std::vector<Start>& tensors);
 
-// Where results differ, in words, or nothing. `tolerance`: of a tensor's largest finite number; 0:
-// none. NaNs are alike, and so are the two zeros.
+// Returns where results differ, in words, or nothing. `tolerance` is a part of a tensor's largest
+// finite number; 0: none. NaNs are alike, and so are the two zeros.
 std::string difference(const Ts& got, const Ts& want, double tolerance);
 
 // The nearest number of the precision's 16 bits, a tie to the even one, by arithmetic; x itself if
@@ -72,7 +72,7 @@ class OnCudaDevices : public testing::TestWithParam<const Device*> {
   void expect_same(const std::vector<CudaCase>& cases, Precision precision);
 };
 
-// Of results that are rounded more than once.
+// The tolerance of results that are rounded more than once.
 inline constexpr double kRounding = 2e-6;
 
 }  // namespace shoal::test

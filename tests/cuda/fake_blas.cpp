@@ -28,7 +28,7 @@ struct Matrix {
   std::int64_t rows, columns;  // as stored
   std::int64_t stride, next;
 
-  // Of the matrix as it takes part, (i, j).
+  // Returns the number (i, j) of the matrix as it takes part.
   float at(std::int64_t which, std::int64_t i, std::int64_t j) const {
     return load_number(data, type,
                        which * next + (op == CUBLAS_OP_N ? i + j * stride : j + i * stride));

@@ -54,7 +54,7 @@ Fakes& fakes() {
   return all;
 }
 
-// Whether this call is the one that fails.
+// Returns whether this call is the one that fails.
 bool counts_down(int& left) {
   const std::lock_guard lock(fakes().mutex);
   return left > 0 && --left == 0;
@@ -238,7 +238,7 @@ cudaError_t elapsed(float* ms, cudaEvent_t start, cudaEvent_t end) {
 cudaError_t query_event(cudaEvent_t event) {
   const std::lock_guard lock(fakes().mutex);
   if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
-  // work goes on while it is asked after
+  // Work goes on while it is asked after.
   if (event->reached < event->recorded && !event->stream->queue.empty()) run(*event->stream, 1);
   return event->reached < event->recorded ? cudaErrorNotReady : report(cudaSuccess);
 }
@@ -311,7 +311,7 @@ const cuda::Runtime& fake_cuda() {
       .HostAlloc = allocate_pinned,
       .FreeHost = free_pinned,
       .MemcpyAsync = memcpy_async,
-      // of the default stream alone, on memory that no stream uses yet
+      // Serves the default stream alone, on memory that no stream uses yet.
       .MemsetAsync =
           [](void* data, int value, std::size_t bytes, cudaStream_t) {
             if (const cudaError_t error = breaks_by_default(); error != cudaSuccess) return error;

@@ -19,15 +19,16 @@ inline constexpr int kFakeGpus = 3;
 const cuda::Runtime& fake_cuda();
 // A CudaDevice on it.
 const Device& fake_gpu(int ordinal = 0);
-// Whether these bytes lie in one block of the memory of this GPU, or of any.
+// Returns whether these bytes lie in one block of the memory of this GPU, or of any.
 bool in_fake_memory(const void* data, std::size_t bytes, int device = -1);
-// For the other fakes: runs what is queued until `reached` or the end; the stream's GPU.
+// The other fakes call these: run_until runs what is queued until `reached` or the end;
+// fake_device_of returns the stream's GPU.
 void run_until(cudaStream_t stream, const std::function<bool()>& reached);
 int fake_device_of(cudaStream_t stream);
 // Queues work on several streams before any of it runs.
 void queue_together(const std::vector<std::pair<cudaStream_t, std::function<void()>>>& work);
 
-// How often a program called these functions of the fake GPUs so far.
+// Counts how often a program called these functions of the fake GPUs so far.
 struct FakeCalls {
   std::int64_t allocations = 0, frees = 0;
   std::int64_t waits = 0;     // for a stream that had work

@@ -62,7 +62,7 @@ bool set_type(cudnnDataType_t type, cudaDataType& to) {
   return type == CUDNN_DATA_FLOAT || to != CUDA_R_32F;
 }
 
-// Whether the numbers are in this order; some are in both.
+// Returns whether the numbers are in this order; some are in both.
 template <class Described>
 bool is_in_order(const Described& what, bool channels_last) {
   const std::int64_t channels = what.sizes[1];
@@ -94,8 +94,8 @@ ops::ConvDesc describe(const cudnnTensorStruct& x, const cudnnFilterStruct& w,
   return desc;
 }
 
-// Of every pass: the first three must not be taken in float32, the fourth needs a workspace, and
-// there is more room in the list.
+// Lists the algorithms of every pass: the first three must not be taken in float32, the fourth
+// needs a workspace, and there is more room in the list.
 constexpr int kGood = 1;
 constexpr std::size_t kWorkspace = 1000;
 template <class Entry>
@@ -122,7 +122,7 @@ cudnnStatus_t workspace_of(Number algorithm, std::size_t* bytes) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Where number i of the plain order is.
+// Returns where number i of the plain order is.
 template <class Described>
 std::int64_t place_of(const Described& what, std::int64_t i) {
   if (!what.channels_last) return i;

@@ -17,7 +17,7 @@ const ops::cuda::Nccl& fake_nccl();
 // From now on the n-th computation (1: the next) of either library fails for want of memory or by
 // an internal error; 0: none. Thread-compatible.
 void fail_library(int n);
-// Whether this computation is the one that fails.
+// Returns whether this computation is the one that fails.
 bool library_fails();
 
 // The number as TF32 keeps it: 10 bits of mantissa.

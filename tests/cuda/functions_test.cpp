@@ -290,7 +290,7 @@ TEST_P(CudaFunctions, UpdatesHaveTheCpusBits) {
       }
 }
 
-// Of gradients 3 and 4, whose norm is 5.
+// The gradients are 3 and 4, whose norm is 5.
 TEST_P(CudaFunctions, AVerdictClipsOrForbidsAnUpdate) {
   using Seen = std::vector<float>;
   for (const Device* device : {static_cast<const Device*>(nullptr), GetParam()}) {

@@ -195,7 +195,7 @@ TEST_P(CudaKernels, PoolingKeepsChannelsLast) {
             put_channels_last(ctx, t[0], channels, 49);
             kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr, {});
             expect_channels_last(ctx, t[1], channels, out);
-            // places, which 16 bits would not hold
+            // Winners are places, which 16 bits would not hold.
             if (method == Method::kMax && !ctx.device().is_host()) {
               EXPECT_TRUE(same_layout(t[2].layout(), ops::cuda::channels_last(channels, out)));
             }

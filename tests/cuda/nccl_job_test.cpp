@@ -53,7 +53,7 @@ TEST(CudaNcclJob, LearnsWhatTheTableLearns) {
     }
 }
 
-// Of workers whose batches are not equally large, and, at first, have gradients that overflow.
+// The workers' batches are not equally large and, at first, have gradients that overflow.
 TEST(CudaNcclJob, WeighsAndLeavesOut) {
   for (const char* words : {"", "precision: FLOAT16 global_grad_scale: 16777216"}) {
     SCOPED_TRACE(words);
@@ -118,12 +118,12 @@ TEST(CudaNcclJob, WaitsForAllSumsTogether) {
     for (const Status& status : train_job({&fake_gpu(0), &fake_gpu(1)}, param)) or_throw(status);
     return static_cast<double>((fake_calls() - before).waits);
   };
-  // how often it waits for batches and other workers at the start differs by a few times
+  // The waits for batches and other workers at the start differ by a few.
   for (const char* words : {"", "precision: TF32"})
     EXPECT_LT((waits_of(words, 14) - waits_of(words, 4)) / (10 * 2), 5) << words;
 }
 
-// Of a group that lost a member no sum is made any more, whatever else is asked.
+// A group that lost a member makes no more sums, whatever else is asked.
 TEST(CudaNcclJob, ALostMemberEndsItsGroup) {
   std::vector<std::unique_ptr<Context>> contexts;
   for (int gpu = 0; gpu < 3; ++gpu)
@@ -141,7 +141,7 @@ TEST(CudaNcclJob, ALostMemberEndsItsGroup) {
   members[1].reset();
   for (int asked = 0; asked < 3; ++asked) EXPECT_THROW(members[0]->is_done(0), DeviceError);
   EXPECT_THROW(members[0]->start(1, all), DeviceError);
-  // nor of one whose own call failed, though NCCL says nothing more of that
+  // Nor does one whose own call failed, though NCCL says nothing more of that.
   const std::string other = nccl.name_group(*contexts[0]);
   for (int rank = 0; rank < 3; ++rank)
     members[static_cast<std::size_t>(rank)] =
@@ -161,7 +161,7 @@ TEST(CudaNcclJob, RefusesAWorkerWithoutAGpu) {
   EXPECT_FALSE(ends[0].ok()) << "it does not wait for the other";
 }
 
-// Of one worker, at some call of a library while it joins, computes or sums.
+// One worker fails at some call of a library while it joins, computes or sums.
 TEST(CudaNcclJob, AFailureEndsAllWorkers) {
   const SolverParameter param = solver("", true);
   for (const int call : {1, 2, 3, 20, 41}) {

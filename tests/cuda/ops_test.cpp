@@ -284,7 +284,7 @@ TEST_P(CudaOps, BoxesOfChannelsKeepChannelsLast) {
       });
     }
   }
-  // a box of other places is cut in plain order
+  // A box of other places is cut in plain order.
   expect_same_in_all_types(
       {{"places", {drawn({2, 3, 2, 4}), drawn({2, 7, 3, 4})}, [](Context& ctx, Ts& t) {
           put_channels_last(ctx, t[1], 7, 12);

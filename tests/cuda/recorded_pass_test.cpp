@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, CudaReplays,
 
 class CudaRecordedPass : public testing::TestWithParam<const Device*> {
  protected:
-  // y = 2 x, z = y + x
+  // Returns steps that compute y = 2 x, then z = y + x.
   std::vector<Steps::Step> two_steps() {
     return {{[this] { ops::add(ctx_, x_, x_, y_); }}, {[this] { ops::add(ctx_, y_, x_, z_); }}};
   }

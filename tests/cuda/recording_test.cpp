@@ -189,7 +189,7 @@ TEST_P(CudaRecordingOn, SeesWhatTheHostChanges) {
   };
   for (const char* layers : {kLeNet, kResidual}) {
     expect_same_bits(device(), solver_of(layers, ""), meddle);
-    // weights that the host changed are no more in the kernels' order
+    // Weights that the host changed are no more in the kernels' order.
     expect_same_bits(device(), solver_of(layers, "precision: TF32"), meddle, 0);
   }
 }
@@ -328,7 +328,7 @@ TEST_F(CudaRecordings, JobsWaitOnceForAStretch) {
       SCOPED_TRACE(str(words, " recordings: ", recordings));
       const FakeCalls calls = calls_of(words, 20, recordings) - calls_of(words, 12, recordings);
       constexpr std::int64_t kSteps = 2 * 8;
-      // in TF32 numbers are turned between layers, which ends a recording
+      // In TF32 numbers are turned between layers, which ends a recording.
       EXPECT_EQ(calls.waits, kSteps * (recordings && *words == 0 ? 2 : 3));
     }
 }

@@ -80,7 +80,7 @@ TEST(DeviceSums, SumIntoTheFirstAndCopyFromIt) {
   for (float value : {1.f, 10.f, 100.f}) {
     Tensor& own = x.emplace_back(Shape{4});
     own.host_out()[3] = value;
-    // queued late: a sum that does not wait for it would see what was there before
+    // Is queued late: a sum that does not wait for it would see what was there before.
     ops::axpy(*contexts[x.size() - 1], 1, own, own);
   }
   for (int r = 0; r < 3; ++r) {
@@ -323,7 +323,7 @@ TEST(CudaReplicas, HaveTheFirstsParamsToTheBit) {
     ASSERT_TRUE(solver.step(1).ok());
     ASSERT_OK(updater->settle(Settle::kOwn));
     ASSERT_EQ(2u, updater->replicas().size());
-    // of those whose running sums moved on, what a rule updates
+    // The running sums have moved on; what a rule updates has not.
     for (Net* replica : updater->replicas()) {
       std::size_t at = 0;
       for (const NetParam& one : replica->params()) {

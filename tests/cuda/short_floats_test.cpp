@@ -115,7 +115,7 @@ TEST_P(ShortFloats, AConvolutionIsThatOfRoundedNumbers) {
         EXPECT_EQ(ops::cuda::type_of(got[0].layout()), ops::cuda::input_type(precision()));
         EXPECT_EQ(ops::cuda::type_of(got[1].layout()), ops::cuda::input_type(precision()));
       }
-      // our own makes products, which choose how to round
+      // Our own makes products, which choose how to round.
       EXPECT_EQ("", difference(got, impl == &ops::cuda::kConvCudnn ? want : exact, 2 * tolerance));
       if (impl == &ops::cuda::kConvCudnn) {
         EXPECT_NE("", difference(got, exact, 1e-5));

@@ -169,7 +169,7 @@ TEST(CudaSteady, ThePlanHasRoomFor16Bits) {
     weights = net.memory().params;
   }
   EXPECT_LT(planned[true], 0.65 * static_cast<double>(planned[false]));
-  // and the weights and their gradients, rounded
+  // The weights and their gradients, rounded, come on top.
   EXPECT_LT(used[true], used[false] - (planned[false] - planned[true]) + weights);
 }
 
