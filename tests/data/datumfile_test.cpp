@@ -82,7 +82,7 @@ TEST_F(DataDatumFile, CutAnywhereIsNamedWithOffsetAndNumber) {
 
 // Another process writes over the file. What is read may be old, new or refused.
 TEST_F(DataDatumFile, BytesThatChangeWhileTheyAreReadAreNoEnd) {
-  // longer than what is read to learn its length
+  // Each is longer than what is read to learn its length.
   const Records records(50, {"00000", std::string(200, 'x')});
   constexpr std::uint64_t kLength = 12 + 5 + 200;
   ASSERT_OK(write_records("datumfile", path_, records));
@@ -187,12 +187,12 @@ TEST_F(DataDatumFile, IndexIsWrittenReadAndRebuiltWhenStale) {
   EXPECT_EQ(key_at(19), "00000019");
   EXPECT_EQ(get_file(index), good);
 
-  // another size
+  // The file gets another size.
   ASSERT_OK(write_records("datumfile", path_, numbered(25), WriteMode::kTruncate));
   EXPECT_EQ(key_at(24), "00000024");
   EXPECT_EQ(get_file(index).size(), 16u + 8 * 25 + 4);
 
-  // older than its file
+  // The index is older than its file.
   fs::last_write_time(index, fs::last_write_time(path_) - std::chrono::hours(1));
   EXPECT_EQ(key_at(24), "00000024");
   EXPECT_GE(fs::last_write_time(index), fs::last_write_time(path_));

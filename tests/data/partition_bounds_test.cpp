@@ -68,7 +68,7 @@ TEST(PartitionBounds, ByDataSharding) {
   EXPECT_EQ(or_throw(bounds("0 0.5\n0.5 1.0\n", 7)), (PartBounds{0, 3, 7}));
   // 0.29 * 100 is 28.999... in binary
   EXPECT_EQ(or_throw(bounds(".0 .29\r\n.29 .57\r\n.57 1", 100)), (PartBounds{0, 29, 57, 100}));
-  // within one record
+  // The last end, .999, is within one record of 500.
   EXPECT_EQ(or_throw(bounds("0 .333\n.333 .666\n.666 .999\n", 500)),
             (PartBounds{0, 166, 333, 500}));
   std::string twelve;
@@ -110,7 +110,7 @@ TEST(PartitionBounds, DataShardingThatCannotBe) {
   says("f:1: the range leaves out the records from 0 to 0.5", "0.5 1\n0 0.5\n");  // not in order
   says("f:2: no range follows, which leaves out the records from 0.9 to 1", "0 0.5\n0.5 0.9\n");
   says("part 1 would get none of the 3 records", "0 0.5\n0.5 0.6\n0.6 1\n", 3);
-  // one record of ten is the tolerance
+  // One record of ten is the tolerance.
   EXPECT_TRUE(bounds_by_sharding("0 0.4\n0.5 1\n", "f", 10).ok());
 }
 

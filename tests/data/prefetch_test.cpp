@@ -295,7 +295,7 @@ TEST(DataPrefetch, EndsWhileTheQueueIsFull) {
     chosen.on_bad = policy;
     Prefetch prefetch(source, chosen);
     ASSERT_OK(prefetch.next());
-    // as many as there is room for, at least
+    // Makes at least as many as there is room for.
     while (source.made < 4 * 4) std::this_thread::yield();
   }
 }

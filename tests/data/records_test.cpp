@@ -293,7 +293,7 @@ TEST(DataLmdb, KeyTooLong) {
   EXPECT_HAS(written.error().message, "has 600 bytes; LMDB takes 1 to 511");
 }
 
-// as LevelDB's other users leave it
+// Other users of LevelDB leave records in the log.
 TEST(DataLevelDb, ReadsWhatIsStillInTheLogAndLeavesItThere) {
   const std::string path = fresh_directory("log") + "/set";
   leveldb::Options options;

@@ -92,7 +92,7 @@ TEST_F(DataTransform, CropIsTheMiddleInTestAndAnywhereInTraining) {
 TEST_F(DataTransform, MeanFileIsLookedUpBeforeCropAndMirror) {
   BlobProto mean;
   for (const std::int64_t dim : {1, 2, 3, 4}) mean.mutable_shape()->add_dim(dim);
-  // pixel - mean is 3 i
+  // The pixel minus the mean is 3 i.
   for (std::size_t i = 0; i < 24; ++i)
     mean.add_data(static_cast<float>(bytes_[i]) - 3 * static_cast<float>(i));
   param_.set_mean_file(mean_file(mean));

@@ -181,7 +181,7 @@ const CropCase kCrops[] = {
      false,
      {42, 92, 117, 117},
      {0, 0, 227, 227}},
-    // centre (6, 7), half 4
+    // The centre is (6, 7), half the side 4.
     {"square", {0, 1, 2, 5, 9, 8}, 20, 20, {9, 0, true}, false, {3, 2, 9, 9}, {0, 0, 9, 9}},
     {"square beyond the top",
      {0, 1, 2, 0, 9, 3},
@@ -191,7 +191,7 @@ const CropCase kCrops[] = {
      false,
      {0, 2, 7, 9},
      {2, 0, 7, 9}},
-    // x: -3 .. 12, half as many pixels in the input: 1.5 and 6.5 round up, and 2 + 7 is too much
+    // x is -3 .. 12, half as many pixels in the input: 1.5 and 6.5 round up, and 2 + 7 is too much.
     {"roundings that do not fit",
      {0, 1, 0, 0, 8, 14},
      30,
@@ -208,9 +208,9 @@ const CropCase kCrops[] = {
      true,
      {0, 0, 16, 13},
      {0, 0, 8, 7}},
-    // centre 4.5, half 5: from -0.5, which becomes -1, to 9.5, which becomes 10
+    // The centre is 4.5, half 5: from -0.5, which becomes -1, to 9.5, which becomes 10.
     {"halves", {0, 1, 0, 0, 8, 9}, 30, 30, {12, 0, true}, false, {0, 0, 11, 11}, {0, 1, 12, 11}},
-    // x: -50 .. 51 of which one pixel is there, less than half a pixel of three
+    // x is -50 .. 51, of which one pixel is there, less than half a pixel of three.
     {"never nothing",
      {0, 1, 0, 0, 0, 100},
      101,

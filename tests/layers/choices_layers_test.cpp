@@ -21,15 +21,15 @@ enum class Ends {
 
 struct Case {
   std::string name, type;
-  // Of these blobs: c, d: images that convolutions made (8, n, 10, 13); g, h: these, averaged over
-  // each image; wide: 32 channels of c; abs, exp: functions of c; x: plain images with 3 channels;
-  // numbers of no layer: see kPlain.
+  // Names of these blobs: c, d: images that convolutions made (8, n, 10, 13); g, h: these, averaged
+  // over each image; wide: 32 channels of c; abs, exp: functions of c; x: plain images with 3
+  // channels; numbers of no layer: see kPlain.
   std::string bottoms;
   std::string tops = "t";
   std::string param{};
   Ends ends = Ends::kConvolution;
   bool jumps = false;  // tops are no continuous function of the bottoms
-  // Of 16 bits, as roots of mean squares; more where rounding changes which number wins.
+  // The error of 16 bits, as roots of mean squares; more where rounding changes which number wins.
   double rounding = 0.05;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -279,7 +279,7 @@ struct Trial {
 constexpr Trial kTrials[] = {{16, TRAIN, 2, false}, {28, TRAIN, 1, true}, {28, TEST, 1, false}};
 constexpr int kPasses = 2;
 
-// Those of `want` that have the names of `got`.
+// Returns the results of `want` that have the names of `got`.
 Results of_the_same_names(const Results& want, const Results& got) {
   std::set<std::string> names;
   for (const auto& [name, numbers] : got) names.insert(name);

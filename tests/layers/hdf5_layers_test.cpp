@@ -159,7 +159,7 @@ TEST_F(Hdf5DataTest, RestoredAtAnyBatchGoesOnBitForBit) {
       labels(through, 1);
     }
   }
-  // two nets go on where one had come to
+  // Two nets go on where one had come to.
   DataRig one(layer(source + " shared_file_system: true"), 42);
   labels(one, 2);
   DataRig first(layer(source + " shared_file_system: true"), 42, TRAIN,
@@ -246,7 +246,7 @@ TEST_F(Hdf5OutputTest, HoldsEveryBatch) {
   }
   EXPECT_EQ(numbers(at("out"), "label"), (Numbers{0, 1, 2, 100, 101, 0}));
   EXPECT_EQ(numbers(at("out"), "data"), (Numbers{0, 0, 1, -1, 2, -2, 100, -100, 101, -101, 0, 0}));
-  // what one layer wrote the other reads
+  // One layer reads what the other wrote.
   put_file(at("list2"), at("out"));
   DataRig rig(layer("source: '" + at("list2") + "' batch_size: 6"));
   EXPECT_EQ(labels(rig, 1), (Numbers{0, 1, 2, 100, 101, 0}));

@@ -71,7 +71,7 @@ TEST_P(Recurrent, AStateIsSavedAndRestored) {
   const Numbers want = forward(ran, 3, 3);
   EXPECT_EQ(forward(restored, 3, 3), want);
   EXPECT_NE(forward(fresh, 3, 3), want);
-  // one of another number of sequences: all begin anew
+  // With another number of sequences all of them begin anew.
   LayerRig other(layer(GetParam()), {{3, 1, kInputs}, {3, 1}});
   ASSERT_OK(other.layer().load_state(state));
   EXPECT_EQ(other.layer().save_state(), std::string(other.layer().save_state().size(), '\0'));

@@ -39,7 +39,7 @@ class ShareOfParts : public testing::Test {
     ASSERT_OK(write_parts_manifest(path_, parts));
     for (std::size_t i = 0; i < counts.size(); ++i) {
       std::filesystem::remove_all(str(path_, "_", i));
-      // what is read is the manifest
+      // The layer reads the manifest.
       kind_.write(str(path_, "_", i), 0, std::min(counts[i], 3));
     }
   }

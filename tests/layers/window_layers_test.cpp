@@ -317,7 +317,7 @@ TEST(WindowLayers, ShapesByHand) {
             (Shape{7}));
 }
 
-// ceil((2 - 3) / 2) + 1 = 1 window, of the four numbers that are there.
+// There is ceil((2 - 3) / 2) + 1 = 1 window, of the four numbers that are there.
 TEST(WindowLayers, APoolingKernelMayBeLargerThanItsInput) {
   for (const auto& [method, want] : {std::pair("MAX", 7.0f), std::pair("AVE", 3.5f)}) {
     LayerRig rig(

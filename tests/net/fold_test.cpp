@@ -69,7 +69,7 @@ struct TestNet {
       : context({.threads = threads, .seed = 7}), net(parse(text, phase), context, options) {
     if (text.find("'BatchNorm'") != std::string::npos) fill_statistics(net);
   }
-  // Which layers' work is done by the one of this name: "nsr".
+  // Returns the layers whose work the one of this name does: "nsr".
   std::string folded_into(const std::string& maker = "c") {
     std::string names;
     for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
@@ -134,9 +134,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"one_axis", conv("num_output: 9 kernel_size: 3", "dim: 5") + norm() + scale(), "ns"},
         Case{"one_by_one", conv("num_output: 20 kernel_size: 1") + norm() + relu(), "nr"},
         Case{"running_by_name", conv() + norm("use_global_stats: true") + scale(), "ns"},
-        // the layers that are left work as before
+        // The layers that are left work as before.
         Case{"negative_slope", conv() + norm() + scale() + relu("-0.5"), "ns"},
-        // as many rows as channels
+        // There are as many rows as channels.
         Case{"other_axis",
              conv("num_output: 8 kernel_size: 3 pad: 1") + norm() + scale("axis: 2 num_axes: 1"),
              "n"},
@@ -157,7 +157,7 @@ TEST(FoldTest, ChangedParamsAreNoticed) {
           number = 1.5f * number + 0.25f;
       expect_near(together.forward(), apart.forward());
     }
-  // written to as often
+  // Writes to the other net's params as often.
   for (const char* name : {"c", "n", "s"})
     for (const auto& param : layer(other.net, name).params())
       for (float& number : param->data.host_mut()) number = 0.75f * number + 0.5f;

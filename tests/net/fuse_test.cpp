@@ -41,7 +41,7 @@ std::string loss(const std::string& bottom = "c") {
          "' top: 'sum' loss_weight: 0.5 reduction_param { operation: SUMSQ } }\n";
 }
 
-// Those of a net that trains: its convolutions take ReLUs alone.
+// Returns the fusions of a net that trains: its convolutions take ReLUs alone.
 std::vector<Fusion> fusions(const std::string& layers) {
   const NetParameter net = insert_splits(parse(data("dim: 2 dim: 3 dim: 9 dim: 9") + layers));
   return find_fusions(net, [&](const Fusion& fusion) {
@@ -90,7 +90,7 @@ std::string residual(const std::string& more = "", const std::string& slope = "0
 }
 
 TEST(FuseTest, FindsAReluOnASum) {
-  // x is split
+  // The blob x is split.
   EXPECT_EQ(fusions(conv() + residual()), (std::vector<Fusion>{{.maker = 4, .follower = 5}}));
 }
 
@@ -183,7 +183,7 @@ class FusedBatchNorm : public testing::TestWithParam<NormCase> {};
 // Forward to the bit; gradients but for the rounding of sums.
 TEST_P(FusedBatchNorm, IsWhatTheLayersAreApart) {
   const NormCase& c = GetParam();
-  // no bias: its gradient would be 0 but for rounding
+  // There is no bias: its gradient would be 0 but for rounding.
   const std::string conv_of = conv("num_output: 12 kernel_size: 1 bias_term: false");
   const std::string text = data(c.shape) + conv_of + norm(c.top, c.norm) +
                            (*c.scale != 0 ? scale(c.top, c.scale) : "") +

@@ -170,7 +170,7 @@ Tolerances tolerances_of(const std::string& net, const std::string& name, const 
   const json& spreads = summary[net][name]["spread_vs_other_openblas_kernels"];
   for (const auto& [kernel, spread] : spreads.items()) {
     result.all = std::max(result.all, 3 * spread["max_rel_loss"].get<double>());
-    // which is over all numbers, not 16
+    // This spread is over all numbers, not 16.
     result.params = std::max(result.params, 20 * spread["max_rel_param_l2"].get<double>());
   }
   // AdaGrad's first step is the gradient's sign, so rounding of numbers near zero decides, and

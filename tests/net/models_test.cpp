@@ -23,7 +23,7 @@ struct Model {
   const char* name;
   int batch, channels, side;  // of its input for timing
   int classes;
-  // learned numbers: weights, biases, scales; as published, or counted by hand for the CIFAR nets
+  // Learned numbers (weights, biases, scales) as published, or by hand for the CIFAR nets.
   std::int64_t weights;
 };
 constexpr Model kModels[] = {
@@ -37,7 +37,7 @@ constexpr Model kModels[] = {
     {"vgg16", 16, 3, 224, 1000, 138'357'544},
     {"resnet18", 16, 3, 224, 1000, 11'689'512},
     {"resnet50", 16, 3, 224, 1000, 25'557'032},
-    // the published nets less what one channel and ten classes save
+    // The published nets less what one channel and ten classes save.
     {"fashion_resnet18", 64, 1, 28, 10, 11'175'370},
     {"fashion_resnet50", 64, 1, 28, 10, 23'522'250},
     {"fashion_resnet50_v2", 64, 1, 28, 10, 23'514'698},

@@ -156,7 +156,7 @@ TEST(ShapeNets, InPlaceLayersLeaveWhatAnotherLayerReads) {
   expect_slopes(text + loss_after("both"));
   LearningNet learning(text);
   ASSERT_TRUE(learning.net.forward().ok());
-  // an item: 150 numbers three times as large, then the same as they were
+  // An item is 150 numbers three times as large, then the same as they were.
   const auto both = learning.net.blob("both")->data.host();
   for (std::size_t i = 0; i < 150; ++i) ASSERT_EQ(both[i], 3 * both[150 + i]) << i;
 }
