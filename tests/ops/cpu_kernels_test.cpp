@@ -54,7 +54,7 @@ TEST(CpuVariants, AreThoseThatTheProcessorRunsTheLowestFirst) {
             &ops::cpu_backend());
   if (variants.size() == 1) GTEST_SKIP() << why_one_variant();
   EXPECT_EQ(4, variants[1].level);
-  // the same lists of kernels, compiled twice
+  // The same lists of kernels are compiled twice.
   EXPECT_NE(variants[0].backend->elementary->map, variants[1].backend->elementary->map);
   ASSERT_EQ(variants[0].backend->conv.size(), variants[1].backend->conv.size());
   for (std::size_t i = 0; i < variants[0].backend->conv.size(); ++i)

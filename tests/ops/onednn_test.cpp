@@ -128,7 +128,7 @@ TEST(Onednn, ConvolvesWithinItsTolerance) {
         EXPECT_LE(error_of(dx, want.dx), choice.tolerance);
         EXPECT_LE(error_of(dw, want.dw), choice.tolerance);
         EXPECT_LE(error_of(db, want.db), choice.tolerance);
-        // gradients add up, and the weights are packed anew when they change
+        // Gradients add up, and the weights are packed anew when they change.
         conv->backward(ctx, tx, tw, tdy, nullptr, &dw, &db);
         for (float& weight : tw.host_mut()) weight *= 2;
         conv->forward(ctx, tx, tw, nullptr, y);

@@ -64,7 +64,7 @@ TEST(Pool, IsTheLargestOrTheMeanOfEachWindow) {
       {pool_axis(7, 3, 1, 1), pool_axis(9, 3, 1, 1)},
       {pool_axis(7, 3, 2, 1), pool_axis(8, 3, 2, 1)},
       {pool_axis(7, 7, 1), pool_axis(5, 5, 1)},
-      // the last sees nothing
+      // The last window sees nothing.
       {pool_axis(5, 5, 3, 4), pool_axis(6, 4, 3, 3)},
       {pool_axis(10, 2, 3), pool_axis(13, 2, 5)},
       {pool_axis(9, 4, 3), pool_axis(4, 1, 2)},

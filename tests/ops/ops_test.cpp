@@ -99,32 +99,32 @@ std::vector<ConvDesc> conv_cases() {
       {2, 8, 8, 2, {axis(9, 1, 2), axis(10, 1, 2)}},               // 1 x 1, stride 2
       {2, 8, 4, 1, {axis(6, 1, 1, 1), axis(5, 1, 1, 2)}},          // 1 x 1 with padding
       {2, 3, 5, 1, {axis(11, 3, 1, 2, 2), axis(12, 2, 2, 0, 3)}},  // dilated
-      // the kernel is the image
+      // The kernel is the image.
       {3, 2, 4, 1, {axis(4, 4), axis(5, 5)}},
       {2, 2, 3, 1, {axis(2, 5, 1, 4), axis(3, 5, 1, 4)}},  // mostly padding
       {2, 3, 8, 1, {axis(31, 11, 4), axis(27, 11, 4)}},
       {7, 20, 50, 1, {axis(12, 5), axis(12, 5)}},  // lenet's second
       {2, 16, 24, 1, {axis(40, 3, 1, 1), axis(37, 3, 1, 1)}},
-      // many channels: strides
+      // Many channels with strides.
       {3, 16, 24, 1, {axis(9, 3, 2, 1), axis(11, 3, 2, 1)}},
       {2, 9, 17, 1, {axis(13, 5, 3, 2), axis(10, 4, 2, 1)}},
       {4, 32, 32, 2, {axis(8, 3, 1, 1), axis(7, 3, 1, 1)}},  // groups
-      // dilation, with a stride
+      // Dilation with a stride.
       {3, 12, 9, 1, {axis(12, 3, 2, 2, 3), axis(14, 3, 1, 3, 2)}},
-      // strides that skip places
+      // Strides skip places.
       {2, 10, 8, 1, {axis(9, 2, 4), axis(9, 3, 5, 1)}},
-      // several images at a time
+      // Several images are taken at a time.
       {5, 40, 33, 1, {axis(3, 3, 1, 1), axis(3, 3, 1, 1)}},
-      // fewer images than threads
+      // There are fewer images than threads.
       {1, 16, 48, 1, {axis(20, 3, 1, 1), axis(21, 3, 1, 1)}},
       {2, 16, 8, 1, {axis(40, 5, 2, 2)}},
       {2, 11, 9, 1, {axis(5, 3, 1, 1), axis(4, 2, 2), axis(6, 3, 2, 1)}},
-      // more columns than are made at a time
+      // There are more columns than are made at a time.
       {1, 64, 2, 1, {axis(40, 7, 1, 3), axis(41, 7, 1, 3)}},
       {3, 3, 5, 1, {axis(9, 3, 2, 1)}},                                   // one axis
       {2, 2, 4, 2, {axis(4, 3, 1, 1), axis(5, 2, 2), axis(4, 3, 1, 2)}},  // three axes
       {1, 2, 3, 1, {axis(3, 2), axis(4, 1), axis(3, 2, 1, 1), axis(2, 2, 2, 1, 2)}},
-      // none: a matrix product
+      // No axes: a matrix product.
       {2, 5, 3, 1, {}},
   };
   return with_overwriting(cases);
@@ -139,7 +139,7 @@ std::string describe(const ConvDesc& desc) {
   return text;
 }
 
-// f(input place or -1, output place, tap) for each output place and tap of one channel.
+// Calls f(input place or -1, output place, tap) for each output place and tap of one channel.
 void each_tap(const ConvDesc& desc,
               const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& f) {
   for (std::int64_t o = 0; o < desc.out_count(); ++o)

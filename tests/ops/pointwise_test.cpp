@@ -45,7 +45,7 @@ std::vector<float> map(const Map& map, const std::vector<float>& x) {
   return values(y);
 }
 
-// dx for dy of ones.
+// Returns dx for dy of ones.
 std::vector<float> slopes(const Map& map, const std::vector<float>& x) {
   const Tensor in = tensor(x), dy = tensor(std::vector<float>(x.size(), 1.0f));
   Tensor y(in.shape()), dx(in.shape());

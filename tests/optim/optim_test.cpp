@@ -118,7 +118,7 @@ TEST(Optim, OneStepWorkedByHand) {
       {Rule::kRmsProp, 1 - 1.0, 0.0625, 0},
       {Rule::kAdaDelta, 1 - 0.1 * 2.5 * std::sqrt(1e-4 / 0.6251), 0.625,
        0.1 * 6.25 * 1e-4 / 0.6251},
-      // the first corrected step is rate * sign(g)
+      // The first corrected step is rate * sign(g).
       {Rule::kAdam, 1 - 0.1, 0.25, 0.00625},
   };
   Context ctx(Context::Options{});

@@ -174,7 +174,7 @@ TEST_F(ProtoFiles, EveryTruncationOfAModelOrAStateIsAnError) {
   NetParameter net = small_model();
   clear_origins(net);
   const std::string model = net.SerializeAsString(), state = small_state().SerializeAsString();
-  // a net with a name and no layer is whole
+  // A net with a name and no layer is whole.
   const std::size_t name_only = 2 + net.name().size();
   for (std::size_t size = 0; size < model.size(); ++size) {
     if (size == name_only) continue;
@@ -273,7 +273,7 @@ TEST_F(ProtoFiles, ModelsOfPoseidonAreRecognised) {
   V1LayerParameter& data = *net.add_layers();
   data.set_name("data");
   data.set_type(V1LayerParameter::DATA);
-  // field 9, which is shared_file_system there
+  // Sets field 9, which is shared_file_system there.
   data.mutable_data_param()->set_force_encoded_color(true);
   V1LayerParameter& images = *net.add_layers();
   images.set_type(V1LayerParameter::IMAGE_DATA);

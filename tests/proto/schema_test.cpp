@@ -104,7 +104,7 @@ TEST(ProtoSchema, DefaultsAreCaffes) {
   EXPECT_FLOAT_EQ(BatchNormParameter().moving_average_fraction(), 0.999f);
   EXPECT_FLOAT_EQ(MVNParameter().eps(), 1e-9f);
   EXPECT_EQ(LossParameter().normalization(), LossParameter::VALID);
-  // five bytes a value, as Caffe writes them
+  // Caffe writes five bytes a value.
   EXPECT_TRUE(Datum::descriptor()->FindFieldByName("float_data")->is_packed() == false);
 }
 

@@ -24,7 +24,7 @@ TEST(ReportProgress, APipeStaysQuiet) {
       Progress progress("w", "images", 10, shown);
       for (std::uint64_t i = 0; i <= 10; ++i) progress.update(i);
     }
-    // nor is work of a moment worth a line
+    // Work of a moment is not worth a line either.
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   }
 }

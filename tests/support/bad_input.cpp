@@ -66,7 +66,7 @@ std::string name_of(const testing::TestParamInfo<Case>& info) { return info.para
 void BadInput::SetUp() {
   if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
   folder_ = fresh_directory("bad");
-  // what the tools set before they start themselves again, which takes a while
+  // Sets what the tools set before they start themselves again, which takes a while.
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
 }
 

@@ -23,7 +23,7 @@ namespace shoal::test {
 
 namespace fs = std::filesystem;
 
-// Of this process; gone when it ends.
+// Returns a folder of this process, which goes when it ends.
 static std::string scratch() { return testing::TempDir() + str("shoal_tests_", ::getpid()); }
 
 std::string fresh_directory(const std::string& name) {

@@ -9,7 +9,7 @@
 namespace shoal::test {
 
 struct GradientReport {
-  // the largest error of a tensor's gradient over the largest number in it
+  // The largest error of a tensor's gradient over the largest number in it.
   double worst = 0;
   std::string where{};  // which tensor and element that was, both numbers
   int compared = 0;     // numbers

@@ -28,7 +28,7 @@ class GuardedDevice final : public Device {
   std::unique_ptr<Event> make_event(bool timed) const override;
   const ops::Backend* backend() const override;
 
-  // How many ops and copies have run, of all streams.
+  // Returns how many ops and copies have run, of all streams.
   std::int64_t done() const;
 
   struct Guard;  // what memory and streams share

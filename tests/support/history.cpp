@@ -40,8 +40,8 @@ void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock
   for (std::size_t i = owned; i < out.size(); ++i) out[i] = to_unit(words[i - owned]) * 2 - 1;
 }
 
-// Whether a push can come about with this digit: averaged with what was pushed of the clock, or
-// with as many workers as there were.
+// Returns whether a push can come about with this digit: averaged with what was pushed of the
+// clock, or with as many workers as there were.
 bool History::could_be(int digit, int worker, Clock clock) const {
   if (rules_.skipped.contains({worker, clock})) return false;
   if (!rules_.lockstep) return kUnit % digit == 0 && kUnit / digit <= rules_.workers;

@@ -44,7 +44,7 @@ inline BottomSpec integers(int below, const Shape& shape) {
 }
 inline BottomSpec no_gradient(BottomSpec spec) { return spec.gradient = false, spec; }
 
-// How params are drawn after setup.
+// Says how params are drawn after setup.
 enum class ParamFill {
   kGaussian,  // deviation 0.5
   kPositive,  // 0.5 to 1.5
@@ -54,19 +54,19 @@ enum class ParamFill {
 struct LayerCase {
   std::string name;  // unique: the type in lower case, and what is special
   std::string type;
-  // the rest of the layer's prototxt: "relu_param { negative_slope: 0.1 }"
+  // The rest of the layer's prototxt: "relu_param { negative_slope: 0.1 }".
   std::string param{};
   std::vector<BottomSpec> bottoms{};  // b0, b1, ...
   int tops = 1;                       // t0, t1, ...
   std::vector<int> zero_tops{};       // tops through which no gradient flows (a pooling mask)
   Phase phase = TRAIN;
   ParamFill params = ParamFill::kGaussian;
-  // false: backward leaves the params' gradients alone (BatchNorm)
+  // If false, backward leaves the params' gradients alone (BatchNorm).
   bool learns = true;
   bool fixed_batch = false;  // axis 0 of the bottoms is no batch, or may not change
-  // a small change of a bottom may change a draw, so backward is not compared with the slope
+  // A small change of a bottom may change a draw, so backward is not compared with the slope.
   bool jumps = false;
-  // of gradients, relative to the largest number of the tensor
+  // The tolerance of gradients, relative to the largest number of the tensor.
   double tolerance = 1e-3;
 };
 

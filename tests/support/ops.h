@@ -20,7 +20,7 @@
 namespace shoal::ops {
 
 using Numbers = std::vector<double>;
-// of the largest number, times the square root of the terms summed
+// A part of the largest number, times the square root of the terms summed.
 inline constexpr double kTolerance = 2e-6;
 
 inline Numbers draw(std::int64_t count, std::uint64_t stream, float low = -1, float high = 1) {
@@ -110,8 +110,8 @@ class Guarded {
   std::shared_ptr<Memory> memory_;
 };
 
-// f(kernel, context) for every implementation that serves `desc`, on 1, 2 and 3 threads. The last
-// must serve all.
+// Calls f(kernel, context) for every implementation that serves `desc`, on 1, 2 and 3 threads. The
+// last must serve all.
 template <class Desc, class Kernel>
 void each_kernel(std::span<const Impl<Desc, Kernel>* const> impls, const Desc& desc,
                  const std::function<void(Kernel&, Context&)>& f) {

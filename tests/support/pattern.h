@@ -14,7 +14,7 @@ std::vector<Match> matches_in(const std::string& text, const std::string& patter
 inline bool has_match(const std::string& text, const std::string& pattern) {
   return !matches_in(text, pattern).empty();
 }
-// Whether all of the text is one match.
+// Returns whether all of the text is one match.
 bool is_match(const std::string& text, const std::string& pattern);
 // The text with `by` in place of every match.
 std::string replaced(const std::string& text, const std::string& pattern, const std::string& by);

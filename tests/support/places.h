@@ -1,4 +1,4 @@
-// Where tests find files that are not of their own making.
+// Finds files that are not of the tests' own making.
 #pragma once
 
 #include <filesystem>

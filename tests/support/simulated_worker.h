@@ -12,7 +12,7 @@
 
 namespace shoal::table {
 
-// Of a payload that a client or a test took.
+// Returns the numbers of a payload that a client or a test took.
 Values numbers_of(const Payload& payload);
 
 // A worker's loop: reads the rows from the front of the net to its back, computes, pushes from the

@@ -16,7 +16,7 @@ void make_digits(const std::string& path) {
   Random random(5, 1);
   for (int i = 0; i < 40; ++i) {
     std::string pixels(36, '\0');
-    // a bright quarter of the image says the label
+    // A bright quarter of the image says the label.
     for (std::size_t p = 0; p < pixels.size(); ++p)
       pixels[p] = static_cast<char>(
           random.below(60) + (p % 6 / 3 + p / 18 * 2 == static_cast<std::size_t>(i % 4) ? 150 : 0));

@@ -54,7 +54,7 @@ class LogLines final : public google::LogSink {
             std::size_t length) override {
     lines.emplace_back(message, length);
   }
-  // Whether a whole line matches the regular expression.
+  // Returns whether a whole line matches the regular expression.
   bool has(const std::string& pattern) const {
     return std::any_of(lines.begin(), lines.end(),
                        [&](const std::string& line) { return is_match(line, pattern); });

@@ -60,8 +60,8 @@ class UnreliableLink {
     std::uint64_t frames = 0, bytes = 0, lost = 0, resets = 0;
     std::size_t most_waiting = 0;
   };
-  // Of one direction: frames and bytes that left; the most bytes that waited to leave or were on
-  // their way at one instant.
+  // Counts one direction: frames and bytes that left; the most bytes that waited to leave or were
+  // on their way at one instant.
   Counters counters(std::size_t from) const;
 
  private:

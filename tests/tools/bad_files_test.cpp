@@ -31,7 +31,7 @@ class BadFiles : public testing::Test {
     folder_ = fresh_directory("bad_files");
     make_digits(folder_ + "/set");
     put_file(folder_ + "/net.prototxt", small_net(folder_ + "/set"));
-    // what the tools set before they start themselves again, which takes a while
+    // Sets what the tools set before they start themselves again, which takes a while.
     ::setenv("OMP_WAIT_POLICY", "passive", 1);
   }
   void TearDown() override { ::unsetenv("OMP_WAIT_POLICY"); }
@@ -110,7 +110,7 @@ TEST_F(BadFiles, BytesTurned) {
     for (std::size_t i = 0; i < 16; ++i) {
       SCOPED_TRACE(str(backend, ": turn ", i));
       std::string bytes = good;
-      // heads matter most
+      // Heads matter most.
       const std::size_t range = i % 2 ? bytes.size() : std::min<std::size_t>(bytes.size(), 200);
       for (std::size_t k = 0; k < 4; ++k)
         bytes[(i * 7919 + k * 104'729) % range] ^= static_cast<char>(1 << i % 8);
@@ -145,7 +145,7 @@ TEST_F(BadFiles, ADamagedRecordStopsTrainingAndIsNamed) {
 TEST_F(BadFiles, DamagedModelsAndStates) {
   ASSERT_EQ(run_program(training("max_iter: 1")).code, 0);
   const std::string model = get_file(model_path(stem(1))), state = get_file(state_path(stem(1)));
-  // as a snapshot of Caffe's: with ours the manifest tells first
+  // Makes the snapshot one of Caffe's: with ours the manifest tells first.
   fs::remove(manifest_path(stem(1)));
   fs::remove(run_path(stem(1)));
   for (const Damage& damage : kDamages) {
@@ -307,7 +307,7 @@ TEST_F(BadFiles, AFullDiskInTheMiddleOfTrainingKeepsTheLastSnapshot) {
   EXPECT_EQ(after, left);
 }
 
-// Of a process that was killed; those of one that lives stay.
+// Files of a process that was killed go; those of one that lives stay.
 TEST_F(BadFiles, WhatAKilledWriterLeftIsRemoved) {
   put_file(at("x.tmp.aBc123"), "half");
   put_file(at("x.tmp.aBc12"), "the user's own");
@@ -355,7 +355,7 @@ TEST_F(BadFiles, NoMemoryIsTheNetsFault) {
                    {name + ": out of memory"});
   };
   runs_out("time", "--model=" + at("net.prototxt") + " --threads=1");
-  // of pictures: on the main thread and on those of a pool
+  // Pictures are read on the main thread and on those of a pool.
   put_file(at("im.png"), or_throw(encode_image({{1, 1, 1}, {7}}, "png")));
   put_file(at("list"), "im.png 0\n");
   put_file(at("net.prototxt"),

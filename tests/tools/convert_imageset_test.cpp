@@ -190,7 +190,7 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
       ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
       const Running tool = start_program(command({"convert_imageset", "--backend=" + backend,
                                                   directory_ + "/", list_, directory_ + "/db"}));
-      // returns when the tool reads its second image
+      // Opens when the tool reads its second image.
       const int fd = ::open(pipe.c_str(), O_WRONLY);
       ASSERT_GE(fd, 0);
       ::kill(tool.process, signal);
@@ -200,7 +200,7 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
       const Ran ran = wait_for(tool);
       EXPECT_EQ(ran.code, 128 + signal) << ran.err;
       EXPECT_HAS(ran.err, "nothing was written to " + directory_ + "/db");
-      // with a database there, the next round would wait for a reader
+      // With a database there, the next round would wait for a reader.
       ASSERT_EQ(left(), std::vector<std::string>{});
       std::filesystem::remove(pipe);
     }

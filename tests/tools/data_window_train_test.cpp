@@ -91,7 +91,7 @@ TEST_F(DataWindowTrain, TheSolverMayNameTheWindowFile) {
   EXPECT_HAS(ran.err, folder_ + "/other has 12 pictures");
 }
 
-// Where the files lie, and whether they are kept in memory, is each machine's own.
+// Each machine has its own place of the files, and its own choice to keep them in memory.
 TEST_F(DataWindowTrain, MachinesOfAJobMayHaveTheirPicturesElsewhere) {
   const auto configuration = [](const std::string& folder, bool cached) {
     SolverParameter param = parse_solver("base_lr: 0.1 max_iter: 1", "solver");

@@ -146,7 +146,7 @@ TEST_F(FeaturesOfClients, MergedTheyAreWhatOneClientWouldHaveWritten) {
       EXPECT_EQ(got[i].key, want[i].key);
       EXPECT_EQ(got[i].label, static_cast<int>(i % 4));
       ASSERT_EQ(got[i].values.size(), want[i].values.size());
-      // other batches, whose products some processors round otherwise
+      // Batches differ, whose products some processors round otherwise.
       const float largest =
           std::abs(std::ranges::max(want[i].values, {}, [](float v) { return std::abs(v); }));
       for (std::size_t v = 0; v < got[i].values.size(); ++v)

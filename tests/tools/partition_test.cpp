@@ -48,8 +48,8 @@ class PartitionTool : public testing::TestWithParam<std::string> {
     flags.push_back(path_);
     return run_program(flags);
   }
-  // That the parts hold the records that `of` gives them, in the source's order, and that the
-  // manifest says so.
+  // Checks that the parts hold the records that `of` gives them, in the source's order, and that
+  // the manifest says so.
   template <class Of>
   void expect_parts(std::size_t parts, const std::string& backend, const std::string& mode, Of of) {
     const Records source = all(GetParam(), path_);

@@ -315,7 +315,7 @@ TEST_F(TrainTool, ASolverMayNameTheSourcesOfItsNet) {
   ASSERT_EQ(plain.code, 0) << plain.err;
   EXPECT_HAS(numbers(plain.err), "accuracy");
 
-  // the net says LMDB, and its source is nowhere
+  // The net says LMDB, and its source is nowhere.
   const std::string data = folder_ + "/data";
   std::string net = test::small_net("/no/such/data");
   for (std::size_t at; (at = net.find("DATUMFILE")) != std::string::npos;)
