@@ -49,7 +49,7 @@ class Bias final : public Layer {
     if (two ? propagate[1] : param_propagates(0))
       ops::shift_backward(ctx, dims_, top[0]->grad,
                           {two ? &bottom[1]->grad : &params()[0]->grad, !two});
-    // nothing to do where they are the same bytes
+    // There is nothing to do where they are the same bytes.
     if (propagate[0]) ops::copy(ctx, top[0]->grad, bottom[0]->grad);
   }
 

@@ -99,7 +99,7 @@ class InnerProduct final : public Layer, public Factored {
   void choose(Context& ctx) {
     op_.select("dense", ops::backend(ctx).dense, desc_, ctx, engine_of(param()));
   }
-  // Of a param that learns; else null.
+  // Returns the gradient of a param that learns; else null.
   Tensor* gradient(int param) const {
     const bool learns = param < (has_bias_ ? 2 : 1) && param_propagates(param);
     return learns ? &params()[static_cast<std::size_t>(param)]->grad : nullptr;

@@ -54,7 +54,7 @@ BlobLayouts layouts_of(const Net& net) {
       layouts.erase(tensor.storage().get());
     }
   };
-  // the same kind of layout for a tensor of another shape
+  // Returns the same kind of layout for a tensor of another shape.
   const auto like = [](const LayoutPtr& layout, const Tensor& tensor) {
     const LayoutPtr own = layout ? layout->like(tensor.shape()) : nullptr;
     return own ? own : layout;
@@ -71,7 +71,7 @@ BlobLayouts layouts_of(const Net& net) {
       if (!keeps.of_first && !kept_layout(layouts, bottom->data)) all = nullptr;
     for (const Blob* top : net.tops(i)) put(top->data, like(all, top->data));
   }
-  // first what layers keep; then those that write plain gradients have their way
+  // Layers that keep a layout come first; then those that write plain gradients have their way.
   for (const bool keeps : {true, false})
     for (int i = 0; i < n; ++i) {
       const Layer& layer = *net.layers()[i];

@@ -1,5 +1,5 @@
-// In which layouts kernels keep the blobs of a net: the plan gives each storage the bytes of its
-// own.
+// The layouts in which kernels keep the blobs of a net: the plan gives each storage the bytes of
+// its own.
 #pragma once
 
 #include <unordered_map>

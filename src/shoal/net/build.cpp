@@ -101,7 +101,7 @@ bool NetBuilder::fuse(const Fusion& fusion) {
   using TakesOver = Layer::TakesOver;
   const auto& [maker, follower] = fusion;
   Net::Wiring &wires = net_.wiring_[follower], &own = net_.wiring_[maker];
-  // the builder gave the follower a top of its own where the maker's numbers are still needed
+  // The builder gave the follower a top of its own where the maker's numbers are still needed.
   const bool may = wires.tops[0] == wires.bottoms[0] && (wires.propagate[0] || !own.needs_backward);
   const TakesOver takes =
       may ? net_.layers_[maker]->take_over(net_.context_, *net_.layers_[follower],

@@ -41,12 +41,12 @@ class NetBuilder {
   Net& net_;
   const NetParameter& param_;
   std::map<std::string, Blob*> latest_;  // each blob by name
-  // blobs that no layer has taken; in Caffe's (alphabetical) order
+  // Blobs that no layer has taken, in Caffe's (alphabetical) order.
   std::set<std::string> open_;
   std::map<std::string, const Layer*> learners_;  // layers with params, by name
-  // shared params by name: index in net_.net_params_
+  // Shared params by name: their index in net_.net_params_.
   std::map<std::string, std::size_t> owners_;
-  // blobs whose gradient a layer upstream needs
+  // Blobs whose gradient a layer upstream needs.
   std::set<const Blob*> wanted_;
 };
 

@@ -36,7 +36,7 @@ bool works_in_place(const LayerParameter& layer) {
 std::vector<Fusion> find_fusions(const NetParameter& with_splits,
                                  const std::function<bool(const Fusion&)>& takes) {
   std::vector<Fusion> fusions;
-  // of each blob, the layer that wrote it last, or the one that can do that layer's work
+  // The layer that wrote each blob last, or the one that can do that layer's work.
   std::map<std::string, int> makers;
   for (int i = 0; i < with_splits.layer_size(); ++i) {
     const LayerParameter& layer = with_splits.layer(i);

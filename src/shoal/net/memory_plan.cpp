@@ -21,7 +21,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> blocks) {
       const bool meet =
           blocks[other].first <= blocks[block].last && blocks[block].first <= blocks[other].last;
       if (!meet) continue;
-      // the gap before `other` is wide enough
+      // The gap before `other` is wide enough.
       if (plan.offsets[other] >= offset + blocks[block].bytes) break;
       offset = std::max(offset,
                         (plan.offsets[other] + blocks[other].bytes + kAlign - 1) / kAlign * kAlign);

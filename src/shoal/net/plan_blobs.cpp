@@ -64,7 +64,7 @@ int fullest_step(const std::vector<Lifetime>& lifetimes) {
 void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
   for (const Blob* output : outputs_) keep(*output);
   for (const std::string& name : options_.keep) keep(*blob(name));
-  // in training, inputs stay for find_non_finite
+  // In training, inputs stay for find_non_finite.
   for (std::size_t i = 0; i < layers_.size(); ++i)
     if (layers_[i]->keeps_tops() || (training() && wiring_[i].bottoms.empty()))
       for (const Blob* top : wiring_[i].tops) keep(*top);
@@ -84,7 +84,7 @@ std::int64_t Net::workspace_of(int layer, Workspace of) const {
 // forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
 void Net::each_use(const std::function<void(const Tensor&, int step)>& use) const {
   const int n = static_cast<int>(layers_.size());
-  // what layer i uses when it is layer `turn`'s turn
+  // Notes what layer i uses when it is layer `turn`'s turn.
   const auto use_at = [&](int i, int turn) {
     const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
     const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
@@ -95,7 +95,7 @@ void Net::each_use(const std::function<void(const Tensor&, int step)>& use) cons
       use(wires.tops[t]->data, turn);
       if (weight != 0) use(wires.tops[t]->data, 2 * n);  // for loss()
     }
-    // one that takes another's work over may be called backward for the other's params alone
+    // A layer that takes another's work over may go backward for the other's params alone.
     if (!wires.needs_backward && !wiring_[static_cast<std::size_t>(turn)].needs_backward) return;
     for (const Blob* blob : wires.tops) use(blob->grad, back);
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
@@ -138,7 +138,7 @@ Net::BlobPlan Net::make_blob_plan() {
   memory_ = {};
   for (const NetParam& param : net_params_) memory_.params += 2 * param.blob->data.bytes();
   for (const Lifetime& lifetime : plan.lifetimes) memory_.blobs_unshared += lifetime.bytes;
-  // a workspace lives for one step
+  // A workspace lives for one step.
   const auto plan_room = [&](int called, Workspace of, int step, std::span<float>& room) {
     room = {};
     const std::int64_t floats = workspace_of(called, of);

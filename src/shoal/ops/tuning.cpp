@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the time of the rule's kernel; another one must take less to be chosen.
+// A part of the time of the rule's kernel: another one must take less to be chosen.
 constexpr double kGain = 0.9;
 constexpr const char* kFirstLine = "shoal kernels 1";
 
@@ -95,7 +95,7 @@ Context::Options options_like(const Context& ctx) {
           .direct_convolution = ctx.direct_convolution()};
 }
 
-// Whether this build and this processor have what was chosen.
+// Returns whether this build and this processor have what was chosen.
 bool is_here(const TunedConv& choice, ConvDesc desc, const Context& ctx, const PassSet& use) {
   const ConvImpl* const impl = impl_named(choice.impl, desc, ctx);
   if (!impl) return false;

@@ -18,8 +18,8 @@ void check(const BroadcastDims& s, const Tensor& x, const Tensor& y, std::int64_
       << y.shape().str() << " and " << numbers << " numbers";
 }
 
-// f(d, begin, n) for each stretch of inner numbers that share their d; with inner 1, g(begin, n)
-// for stretches of dim numbers.
+// Calls f(d, begin, n) for each stretch of inner numbers that share their d; with inner 1, g(begin,
+// n) for stretches of dim numbers.
 template <class Row, class Vector>
 void for_rows(Context& ctx, const BroadcastDims& s, Row row, Vector vector) {
   const bool flat = s.inner == 1;
@@ -35,7 +35,7 @@ void for_rows(Context& ctx, const BroadcastDims& s, Row row, Vector vector) {
                });
 }
 
-// numbers that stay in the first cache from the sums to the product
+// Numbers that stay in the first cache from the sums to the product.
 constexpr std::int64_t kBlock = 2048;
 
 // One call's pointers; x is g where no products are wanted.
@@ -46,7 +46,7 @@ struct Backward {
   bool sums() const { return g_factor.numbers != nullptr || g_shift.numbers != nullptr; }
 };
 
-// d from begin to end, whose numbers lie in stretches of inner.
+// Goes backward through the numbers of d, which lie in stretches of inner.
 void backward_rows(const BroadcastDims& s, const Backward& b, std::int64_t d) {
   PairSums sums;
   for (std::int64_t o = 0; o < s.outer; ++o) {

@@ -25,7 +25,7 @@ std::vector<const float*> pointers(Tensors x, const Tensor& y) {
   return all;
 }
 
-// f(begin, end) for small pieces of [0, n).
+// Calls f(begin, end) for small pieces of [0, n).
 template <class F>
 void for_blocks(Context& ctx, std::int64_t n, F f) {
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;

@@ -49,9 +49,9 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a, In
 
 void sgemm_split(int threads, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a,
                  In b, float beta, float* c, std::int64_t c_stride) {
-  // rows or columns: pieces that vector registers like
+  // Rows or columns: pieces that vector registers like.
   constexpr std::int64_t kUnit = 16;
-  // multiplications: below, a second thread costs more than it brings
+  // Multiplications: below, a second thread costs more than it brings.
   constexpr std::int64_t kLeastWork = 1 << 16;
   const bool by_rows = m >= n;
   const std::int64_t units = ((by_rows ? m : n) + kUnit - 1) / kUnit;
