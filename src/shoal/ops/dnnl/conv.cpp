@@ -60,7 +60,7 @@ class Conv final : public ConvKernel {
          {DNNL_ARG_DST, over(pass.desc.dst_desc(), pass.second.place(out, room.second))},
          {DNNL_ARG_SCRATCHPAD, over(pass.desc.scratchpad_desc(), room.scratchpad)}});
     pass.second.write(room.second, out);
-    // not by the library's own ReLU, which makes a zero of a NaN
+    // The library's own ReLU would make a zero of a NaN.
     if (desc_.relu) map(ctx, {MapKind::kRelu, *desc_.relu}, y, y);
   }
 

@@ -72,7 +72,7 @@ std::optional<Pass<Primitive>> first_of(const std::vector<Way>& ways, const Desc
       widen(pass);
       return pass;
     } catch (const lib::error&) {
-      // the library has no such pass
+      // The library has no such pass.
     }
   return std::nullopt;
 }
@@ -91,7 +91,7 @@ ConvPasses::ConvPasses(const ConvDesc& conv, const Context& ctx) {
   const int block = channel_block();
   const Tag blocked = block == 16 ? Tag::nChw16c : Tag::nChw8c;
   const Sizes sizes(conv);
-  // an image of few channels is read as it comes from the data
+  // An image of few channels is read as it comes from the data.
   const bool reads_plain = conv.groups == 1 && conv.channels < block;
   const Tag x_order = reads_plain ? Tag::nchw : blocked;
   const auto images = [&](const lib::memory::dims& dims, std::int64_t channels, std::int64_t inner,
