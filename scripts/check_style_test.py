@@ -13,6 +13,7 @@ TREE = {
 }
 # What is right and looks wrong: it must pass.
 GOOD = '''// A comment may say volatile, sleep_for( or "static int x;".
+// Where a line of it begins with such a word, it is no opening.
 #include <thread>
 #include "shoal/base/error.h"
 namespace shoal {
@@ -59,6 +60,9 @@ SUBJECTS = [
     ('table: added a peer', '"added" is not an imperative'),
     ('table: add a peer.', 'full stop'),
 ]
+
+OPENINGS = ('Of', 'Whether', 'How', 'That', 'What', 'Where', 'Which', 'Those', 'In which', 'By which', 'Who', 'Whoever', 'Whence',
+            'Nobody', 'Somebody')
 
 # (path, text, part of the complaint)
 BAD = [
@@ -109,7 +113,10 @@ BAD = [
     ('src/shoal/base/aa.cpp', '#include "error.h"\n', 'include by the full path'),
     ('src/shoal/base/ab.cpp', '#include "../base/error.h"\n', 'include by the full path'),
     ('src/shoal/base/ac.cpp', 'void f() {\n  a_ = a, b_ = b;\n}\n', 'ac.cpp:2: two statements joined'),
-    ('src/shoal/base/ad.cpp', '// Who waits.\nint f();\n' * 1000, 'a comment names its subject'),
+    ('src/shoal/base/ad.cpp', '// Who waits.\nint f();\n' * 1000, 'a comment begins with a verb or its subject, not with "Who"'),
+    ('src/shoal/table/a.cpp', '// Who waits.\nint f();\n', 'a.cpp:1: a comment begins with a verb'),
+    *(('tests/layers/a.cpp', f'// {word} order.\nint f();\n', f'not with "{word}"') for word in OPENINGS),
+    ('tools/b.cpp', 'int g();\n  // Whether it is.\n  int f();\n', 'b.cpp:2: a comment begins with a verb or its subject, not with "Whether"'),
     ('src/shoal/tensor/b.cpp', '#include "shoal/base/secret.h"\n', 'shoal/base/secret.h is private to base'),
     ('include/shoal/base/e.h', '#include "shoal/base/secret.h"\n', 'shoal/base/secret.h is private to base'),
     ('include/shoal/base/f.h', 'int f();\n', 'f.h: no other module, tool or public header includes it'),
@@ -141,7 +148,8 @@ def run(Style, subject_complaint):
         said = subject_complaint(subject)
         if bool(said) != bool(expected) or expected not in said:
             failures.append(f'subject "{subject}": expected "{expected}", got "{said}"')
-    found = complaints(Style, {**TREE, 'src/shoal/base/good.cpp': GOOD, 'tests/table.cpp': TABLE, 'src/shoal/data/db.cpp': '#include <lmdb.h>\n'})
+    found = complaints(Style, {**TREE, 'src/shoal/base/good.cpp': GOOD, 'tests/table.cpp': TABLE, 'tests/table/a.cpp': '// Whether it is.\n',
+                               'src/shoal/data/db.cpp': '#include <lmdb.h>\n'})
     if found:
         failures.append(f'the clean tree: expected no complaint, got {found}')
     print('\n'.join(failures) or f'style checker: {len(BAD)} broken rules seen, a clean tree left alone')
