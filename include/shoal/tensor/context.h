@@ -19,7 +19,7 @@ namespace ops {
 class ConvTuning;  // ops/tuning.h
 }
 
-// Why a forward pass could not be finished: bad input met at run time (an unreadable record, a
+// Says why a forward pass could not be finished: bad input met at run time (an unreadable record, a
 // label out of range).
 struct Failure {
   Error error;
@@ -74,7 +74,7 @@ class Context {
   Context(const Context&) = delete;
 
   const Device& device() const { return *device_; }
-  // In whose order the device works for this context.
+  // The device works for this context in the order of this stream.
   const std::shared_ptr<Stream>& stream() const { return stream_; }
   int threads() const { return options_.threads; }
   Precision precision() const { return options_.precision; }
@@ -86,14 +86,14 @@ class Context {
   // Random numbers of this net alone: no other net of the job draws the same.
   Random& random() { return random_; }
   Random common() const { return Random(options_.seed); }  // the same for all nets of the job
-  // At least `count` floats of the device's memory, not cleared, good until the next call. Kernels
-  // divide it among their threads.
+  // Returns at least `count` floats of the device's memory, not cleared, good until the next call.
+  // Kernels divide it among their threads.
   std::span<float> scratch(std::int64_t count);
   // Makes scratch() this memory of the device from now on, where it is enough; empty: the context's
   // own. The lender keeps it for as long as work that was queued meanwhile may use it.
   void lend_scratch(std::span<float> memory) { lent_scratch_ = memory; }
 
-  // From now on each use of a tensor on the device is added to `uses`; null: none is.
+  // Adds each later use of a tensor on the device to `uses`; null: none.
   void note_uses(std::vector<TensorUse>* uses) { uses_ = uses; }
   std::vector<TensorUse>* uses() const { return uses_; }
 

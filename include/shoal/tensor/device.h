@@ -26,7 +26,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // Null: the host's, which may read and write data() directly.
+  // Returns null for memory of the host, which may read and write data() directly.
   const Device* device() const { return device_; }
 
  protected:
@@ -116,7 +116,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "cpu"
-  // Its memory is the host's: tensors have one copy, and a stream works at once.
+  // Returns whether its memory is the host's: tensors have one copy, and a stream works at once.
   virtual bool is_host() const = 0;
   // Throws std::bad_alloc.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
@@ -126,13 +126,13 @@ class Device {
   virtual std::optional<std::size_t> peak_bytes() const { return std::nullopt; }
   virtual void reset_peak_bytes() const {}
   virtual std::shared_ptr<Stream> make_stream() const = 0;
-  // For its streams. Those of a device that does not override this work at once.
+  // Makes an event for its streams. Events of a device that does not override this work at once.
   virtual std::unique_ptr<Event> make_event(bool timed) const;
   // Memory of the host from which its streams copy fastest. Any thread.
   virtual std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const {
     return host_memory(bytes);
   }
-  // Its implementations of the ops (ops/backend.h); null: those of the CPU.
+  // Returns its implementations of the ops (ops/backend.h); null: those of the CPU.
   virtual const ops::Backend* backend() const { return nullptr; }
 };
 

@@ -20,12 +20,13 @@ class Layout {
   virtual bool equals(const Layout& other) const = 0;
   // Bytes of a tensor of this shape, padding included.
   virtual std::size_t bytes(const Shape& shape) const = 0;
-  // Between the plain layout and this one, in host memory: plain to packed, and packed to plain.
+  // Convert between the plain layout and this one in host memory: plain to packed, and packed to
+  // plain.
   virtual void pack(const Shape& shape, const float* plain, std::byte* packed) const = 0;
   virtual void unpack(const Shape& shape, const std::byte* packed, float* plain) const = 0;
-  // Numbers of this shape from `from`, in the layout `before`, to `to`, in `after` (null: plain;
-  // one of the two is this), in the memory of the stream's device and in the stream's order. False,
-  // and nothing is done: the host converts.
+  // Converts numbers of this shape from `from`, in the layout `before`, to `to`, in `after` (null:
+  // plain; one of the two is this), in the memory of the stream's device and in the stream's order.
+  // Returns false, and does nothing, if the host is to convert.
   virtual bool convert_on(Stream&, const Shape&, const Layout* /*before*/,
                           const std::byte* /*from*/, const Layout* /*after*/,
                           std::byte* /*to*/) const {

@@ -39,26 +39,25 @@ class Storage {
   void require(std::size_t bytes) {
     if (bytes > required_) required_ = bytes;
   }
-  // From now on the copy of this kind (on the host in plain order, or at the home that memory and
-  // layout name) is in `memory` from `offset` on, where `room` bytes must be: required(), or fewer
-  // where the layout takes no more. What was in the storage is lost. Numbers that come in a layout
-  // without room there take memory of their own.
+  // Puts the copy of this kind (on the host in plain order, or at the home that memory and layout
+  // name) in `memory` from `offset` on, where `room` bytes must be: required(), or fewer where the
+  // layout takes no more. What was in the storage is lost. Numbers that come in a layout without
+  // room there take memory of their own.
   void bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout = nullptr,
             std::optional<std::size_t> room = {});
-  // From now on two copies of the same numbers are in memory of the host and of a device, plain,
-  // each from an offset on; what was in the storage is lost.
+  // Puts two copies of the same numbers in memory of the host and of a device, plain, each from an
+  // offset on; what was in the storage is lost.
   void bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
                    std::shared_ptr<Memory> home, std::size_t home_offset);
   // Forgets memory that was bound, and what is in it; the next use allocates.
   void unbind();
   // Returns when no device reads or writes the copy on the host any more.
   void finish_copies();
-  // If the numbers are on a device: begins to bring them to the host, so that host() only waits for
-  // that. They stay where they are, and may be used there and changed meanwhile. Throws
-  // DeviceError.
+  // Begins to bring numbers that are on a device to the host, so that host() only waits for that.
+  // They stay where they are, and may be used there and changed meanwhile. Throws DeviceError.
   void begin_download();
-  // From now on the copy on the host is in memory from which this device's streams copy fastest.
-  // Not for one that is bound.
+  // Puts the copy on the host in memory from which this device's streams copy fastest. Not for one
+  // that is bound.
   void pin(const Device& device);
   // Grows with each write through mut and out, so that what was derived from the numbers (packed
   // weights) can be kept until then.
@@ -74,7 +73,7 @@ class Storage {
     kMut,    // to read and write
     kWrite,  // all of them will be overwritten: what was there need not be fetched
   };
-  // As many bytes as required(); old content is kept only while the size is enough.
+  // Returns as many bytes as required(); old content is kept only while the size is enough.
   std::byte* host(Access access);
   // The same at `home`, whose numbers have this shape; the work that uses them goes on `stream`.
   std::byte* at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
@@ -133,7 +132,7 @@ class Tensor {
   std::size_t bytes() const { return static_cast<std::size_t>(count()) * sizeof(float); }  // plain
   // Gives it another shape. Bytes are kept while they suffice; a fresh tensor reads as zeros.
   void reshape(const Shape& shape);
-  // From now on this looks at the bytes of `other`, with a shape of its own (its present one).
+  // Makes this look at the bytes of `other`, with a shape of its own (its present one).
   void share(const Tensor& other);
   bool shares_with(const Tensor& other) const { return storage_ == other.storage_; }
 
@@ -141,7 +140,7 @@ class Tensor {
   std::span<const float> host() const;  // to read
   std::span<float> host_mut();          // to read and write
   std::span<float> host_out();          // to overwrite
-  // As Storage has them.
+  // Do what Storage's do.
   void begin_download() const { storage_->begin_download(); }
   void pin(const Device& device) { storage_->pin(device); }
   // The same three as plain pointers, for kernels of the CPU.

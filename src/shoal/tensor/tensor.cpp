@@ -146,7 +146,7 @@ std::byte* Storage::convert_at_home(const LayoutPtr& layout, const Shape& shape)
   return to;
 }
 
-// As convert_at_home; the result takes the copy's place.
+// Does what convert_at_home does; the result takes the copy's place.
 bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
   if (convert_at_home(layout, shape) == nullptr) return false;
   std::swap(away_, spare_);

@@ -18,7 +18,7 @@ class CudaEvent final : public Event {
   void hold(Stream& stream) override;
   void wait() override;
   double seconds_since(Event& earlier) override;
-  // As wait(), but does not wait: whether it would return.
+  // Returns whether wait() would return, without waiting.
   bool reached() const;
 
  private:

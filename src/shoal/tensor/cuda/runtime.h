@@ -52,8 +52,8 @@ struct Runtime {
   cudaError_t (*GraphDestroy)(cudaGraph_t graph);
   cudaError_t (*GraphExecDestroy)(cudaGraphExec_t launchable);
   cudaError_t (*GetLastError)();
-  // Null: kernels are launched on the GPU. Otherwise a kernel is this work, a loop on the host,
-  // which is queued on the stream.
+  // Kernels are launched on the GPU if this is null. Otherwise a kernel is this work, a loop on the
+  // host, which is queued on the stream.
   void (*run_on_host)(cudaStream_t stream, std::function<void()> work);
   // The functions of cuBLAS, cuDNN and NCCL; null: those of the installed libraries, loaded at
   // first use.

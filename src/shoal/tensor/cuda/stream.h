@@ -27,7 +27,7 @@ class CudaStream final : public Stream {
   // Makes the stream's device the calling thread's, as every launch needs it, and returns CUDA's
   // stream.
   cudaStream_t handle() const;
-  // After a launch: throws if CUDA refused it. `kernel` names it.
+  // Throws if CUDA refused the launch before this. `kernel` names it.
   void check_launch(const char* kernel) const;
 
   // A kernel library's own for this stream (its handle); made by the first kernel that needs it.
