@@ -12,8 +12,8 @@ namespace shoal {
 class FactorSink {
  public:
   virtual ~FactorSink() = default;
-  // On the thread of the net whose replica number it is. top_grad (rows, outputs), bottom (rows,
-  // inputs); good until this returns.
+  // Is called on the thread of the net whose replica number it is. top_grad (rows, outputs), bottom
+  // (rows, inputs); good until this returns.
   virtual void take(int replica, const Tensor& top_grad, const Tensor& bottom) = 0;
 };
 
@@ -25,8 +25,8 @@ class Factored {
   };
   virtual ~Factored() = default;
   virtual Sizes factor_sizes() const = 0;
-  // From now on backward hands its factors to the sink, and adds nothing to the params' gradients.
-  // Null: it adds to them again.
+  // Makes backward hand its factors to the sink and add nothing to the params' gradients; null: it
+  // adds to them again.
   virtual void give_factors_to(FactorSink* sink) = 0;
   virtual FactorSink* factors_go_to() const = 0;
   // Adds to the params' gradients what backward would for these factors, of any number of rows.

@@ -65,7 +65,7 @@ class Layer {
   // (Tensor::share). Throws ConfigError. Must not touch any blob's numbers: memory comes after all
   // layers are reshaped.
   virtual void reshape(Context&, Bottoms, Tops) = 0;
-  // For layers without bottoms: called before each forward pass, when the next batch may be looked
+  // Is called for layers without bottoms before each forward pass, when the next batch may be looked
   // at. Gives the tops new shapes if they differ from the last batch's and says whether it did; the
   // net then reshapes what follows. Failures go to ctx.fail.
   virtual bool follow_input(Context&, Tops) { return false; }
@@ -99,13 +99,14 @@ class Layer {
     (void)backward;
     return TakesOver::kNothing;
   }
-  // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and
-  // *adds* to the params' grads (of those with param_propagates), but for overwrite_gradient.
-  // top.data and bottom.data are as forward left them unless reads() says they are not needed.
+  // Computes from top.grad: overwrites bottom[i].grad where propagate[i], leaves it alone
+  // elsewhere, and *adds* to the params' grads (of those with param_propagates), but for
+  // overwrite_gradient. top.data and bottom.data are as forward left them unless reads() says they
+  // are not needed.
   virtual void backward(Context&, Tops, const std::vector<bool>& propagate, Bottoms) = 0;
 
-  // From now on backward overwrites the gradient of this param instead of adding to it. False: the
-  // layer cannot, and goes on adding. Called after reshape.
+  // Makes backward overwrite the gradient of this param instead of adding to it. Returns false if
+  // the layer cannot, and goes on adding. Called after reshape.
   virtual bool overwrite_gradient(Context&, int param) {
     (void)param;
     return false;
@@ -135,8 +136,8 @@ class Layer {
     const std::size_t at = static_cast<std::size_t>(top);
     return at < loss_weights_.size() ? loss_weights_[at] : 0;
   }
-  // From now on the gradients of losses, and so all others, are `scale` times as large; the losses
-  // stay. For gradients that would be too small for a type of few bits.
+  // Makes the gradients of losses, and so all others, `scale` times as large; the losses stay.
+  // Serves gradients that would be too small for a type of few bits.
   void scale_gradients(float scale) { gradient_scale_ = scale; }
   float gradient_scale() const { return gradient_scale_; }
   float loss_gradient(int top) const { return gradient_scale_ * loss_weight(top); }
@@ -217,8 +218,8 @@ class Layer {
 
   // The learned blobs, in Caffe's order. A param's lr_mult of 0 still has a grad tensor.
   const std::vector<std::unique_ptr<Blob>>& params() const { return params_; }
-  // False if the gradient of param i is not needed (lr_mult 0): backward need not make it. Set by
-  // the net; true at first.
+  // Returns false if the gradient of param i is not needed (lr_mult 0): backward need not make it.
+  // Set by the net; true at first.
   bool param_propagates(int i) const {
     return i >= static_cast<int>(param_propagates_.size()) || param_propagates_[i];
   }

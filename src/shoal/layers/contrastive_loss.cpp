@@ -6,8 +6,8 @@
 namespace shoal {
 namespace {
 
-// For each pair of rows, d apart: d^2 if they are alike, else max(margin - d, 0)^2; half the sum,
-// divided by N.
+// Takes, of each pair of rows d apart, d^2 if they are alike, else max(margin - d, 0)^2. The loss
+// is half the sum, divided by N.
 //   bottom[0] a (N, C, 1 ...)   bottom[1] b, the same   bottom[2] similar, N of them: 0 is
 //   different top[0] one number
 // legacy_version takes max(margin - d^2, 0). The gradient divides by d + 1e-4 in place of d, as

@@ -55,12 +55,12 @@ class Recurrent : public Layer {
   Recurrent(const LayerParameter& param, int gates, int states);
   std::int64_t units() const { return units_; }
   std::int64_t sequences() const { return sequences_; }
-  // For setup.
+  // Is called by setup.
   virtual void add_cell_params(Context&) {}
   // Makes the step's states of its input and of those before. Returns the output.
   virtual Tensor& forward_cell(Context& ctx, Step& step, const std::vector<Tensor>& before) = 0;
-  // From the gradient of the output, and of h by the next step (null: there is none): overwrites
-  // that of the input. Steps come from the last to the first. May change out_grad.
+  // Overwrites the gradient of the input from that of the output, and of h by the next step (null:
+  // there is none). Steps come from the last to the first. May change out_grad.
   virtual void backward_cell(Context& ctx, const Step& step, const std::vector<Tensor>& before,
                              Tensor& out_grad, const Tensor* h_grad, Tensor& in_grad) = 0;
   // Products of one step of the cell.

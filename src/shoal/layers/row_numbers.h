@@ -7,8 +7,8 @@
 
 namespace shoal {
 
-// True if each number of `index` is a row below `rows`; else notes by ctx.fail (kData) which is
-// not, with its item (axis 0). `cause` ends the sentence.
+// Returns whether each number of `index` is a row below `rows`; if not, notes by ctx.fail (kData)
+// which is not, with its item (axis 0). `cause` ends the sentence.
 inline bool check_rows(Context& ctx, const Blob& index, std::int64_t rows,
                        const std::string& cause) {
   const std::int64_t bad = ops::first_bad_row(ctx, index.data, rows);

@@ -30,8 +30,8 @@ std::string SourcePlace::part_suffix() const {
   return share_.suffix.empty() ? std::to_string(share_.client) : share_.suffix;
 }
 
-// With one client that is the part of client 0 where only that exists: what is left of a set that
-// was cut up for several.
+// One client reads the part of client 0 where only that exists: what is left of a set that was cut
+// up for several.
 std::string SourcePlace::whole_source() const {
   const std::string& source = source_.path;
   if (share_.clients > 1 && !source_.why_not_shared.empty())

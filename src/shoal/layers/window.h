@@ -46,13 +46,13 @@ class ConvolutionBase : public Layer {
  protected:
   // Chooses the kernel for desc_.
   void choose(Context& ctx);
-  // Called when conv_ is another kernel.
+  // Is called when conv_ is another kernel.
   virtual void kernel_changed() {}
   // The axes' in and out as the convolution has them, for a bottom of this layer; returns the top's
   // spatial sizes.
   virtual std::vector<std::int64_t> slide(const Shape& bottom,
                                           std::vector<ops::WindowAxis>& axes) const = 0;
-  // True for Deconvolution: the bottom is what the convolution makes.
+  // Returns true for Deconvolution: the bottom is what the convolution makes.
   virtual bool transposed() const = 0;
 
   const Tensor& weight() const { return params()[0]->data; }
