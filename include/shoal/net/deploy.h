@@ -1,5 +1,5 @@
-// From a net to train and test to the plain one that other programs run: OpenCV's readNetFromCaffe,
-// BVLC's classification tools.
+// Turns a net to train and test into the plain one that other programs run: OpenCV's
+// readNetFromCaffe, BVLC's classification tools.
 #pragma once
 
 #include <cstdint>

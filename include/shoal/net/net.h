@@ -83,8 +83,8 @@ class Net {
   // The layer whose forward pass does this one's too (a convolution with the ReLU behind it), or
   // both of whose passes do (batch normalization with the Scale behind it); null: none.
   const Layer* fused_into(int layer) const;
-  // By name; null if there is none. Of a name that in-place layers use again, the last. Blobs made
-  // by inserted splits have names of their own.
+  // Returns the blob of this name, or null; the last one, if in-place layers use the name again.
+  // Blobs made by inserted splits have names of their own.
   Blob* blob(const std::string& name) const;
   std::vector<std::string> blob_names() const;
   // Tops that no layer takes, in alphabetical order.
@@ -109,18 +109,18 @@ class Net {
   Status backward();
   // Sets the params' grads to zero, but those that backward overwrites.
   void clear_gradients();
-  // From now on backward overwrites what it can of the grads of these layers' params (by layer)
-  // instead of adding to them.
+  // Makes backward overwrite what it can of the grads of these layers' params (by layer) instead of
+  // adding to them.
   void overwrite_gradients(const std::vector<bool>& layers);
   // Gives all layers a chance to follow new shapes of input blobs, and plans memory anew. Throws
   // ConfigError.
   void reshape();
 
-  // Called with the layer's index before its forward, after its forward, and when its params' grads
-  // are complete. May block. An error ends the pass. At most one of each; the caller outlives the
-  // net or sets nullptr.
+  // Is called with the layer's index before its forward, after its forward, and when its params'
+  // grads are complete. May block. An error ends the pass. At most one of each; the caller outlives
+  // the net or sets nullptr.
   using Hook = std::function<Status(int layer)>;
-  // With the indices of one or more, in order of the pass.
+  // Is called with the indices of one or more layers, in order of the pass.
   using LayersHook = std::function<Status(std::span<const int> layers)>;
   // `together`: the calls of neighbouring layers whose params have at most so many bytes in all may
   // come together, before the first, or as one call after the last of them; 0: each layer's comes
@@ -143,7 +143,7 @@ class Net {
   // skipped with a log line. Returns the names of this net's that keep their values. Throws
   // ConfigError where counts or shapes differ, naming both shapes and both files.
   std::vector<std::string> copy_weights(const NetParameter& from, const std::string& file);
-  // From now on looks at the params of `other` (a test net at the train net's), by layer name.
+  // Looks from now on at the params of `other` (a test net at the train net's), by layer name.
   // Throws ConfigError.
   void share_weights(const Net& other);
   // The net as built, with its params (and their gradients): the content of a caffemodel.
@@ -152,9 +152,9 @@ class Net {
   const NetParameter& definition() const;
 
   NetMemory memory() const { return memory_; }
-  // After a pass whose loss or gradient is not finite: the first layer and blob, in order of
-  // computation, that is bad. Runs the layers again on the inputs of the last pass, without reading
-  // new data. Empty if all is finite.
+  // Returns, after a pass whose loss or gradient is not finite, the first bad layer and blob in
+  // order of computation. Runs the layers again on the inputs of the last pass, without reading new
+  // data. Empty if all is finite.
   std::string find_non_finite();
 
  private:

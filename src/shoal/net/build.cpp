@@ -319,7 +319,7 @@ void NetBuilder::find_gradients() {
   find_missing_gradients();
 }
 
-// Called for each layer in order: finds the bottoms whose gradients layers upstream need.
+// Finds, called for each layer in order, the bottoms whose gradients layers upstream need.
 void NetBuilder::want_gradients(int index) {
   const Layer& layer = *net_.layers_[index];
   Net::Wiring& wires = net_.wiring_[index];

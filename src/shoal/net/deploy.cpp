@@ -224,7 +224,7 @@ void clear_our_fields(Message& message) {
   }
 }
 
-// Without what only training, or only our reader, wants.
+// Takes away what only training, or only our reader, wants.
 void strip(LayerParameter& layer) {
   layer.clear_include();
   layer.clear_exclude();

@@ -12,7 +12,7 @@ class ForwardState {
  public:
   // Reads from the net's device. On the thread that runs the net.
   void save(Net& net);
-  // Into the net that was saved last.
+  // Restores the state in the net that was saved last.
   void restore(const Net& net) const;
 
  private:

@@ -31,7 +31,7 @@ bool is_same(const TensorUse& a, const TensorUse& b) {
   return is_alike(a, b) && same_layout(a.before, b.before);
 }
 
-// Without those that change nothing after an earlier one: a read, or a second write, of the same
+// Leaves out uses that change nothing after an earlier one: a read, or a second write, of the same
 // numbers.
 std::vector<TensorUse> without_repeats(std::vector<TensorUse> uses) {
   std::unordered_map<const Storage*, std::size_t> last;
@@ -152,8 +152,8 @@ std::string RecordedPass::why_not(int step) const {
   return "alone it is no faster";
 }
 
-// Into stretches as long as possible. Numbers that a stretch uses are converted before it: so one
-// ends before a step that converts what the stretch made.
+// Divides the pass into stretches as long as possible. Numbers that a stretch uses are converted
+// before it: so one ends before a step that converts what the stretch made.
 void RecordedPass::divide() {
   stretches_.clear();
   Stretch stretch;

@@ -101,7 +101,8 @@ void Net::share_weights(const Net& other) {
   }
 }
 
-// Not those that several layers add to, or of a layer that a pass leaves out when it varies.
+// Leaves out gradients that several layers add to, or of a layer that a pass leaves out as it
+// varies.
 void Net::overwrite_gradients(const std::vector<bool>& layers) {
   for (NetParam& param : net_params_) {
     int users = 0;
