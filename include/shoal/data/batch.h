@@ -71,7 +71,7 @@ class Batch {
   // The n after the last record used: a run resumed after this batch starts there.
   std::uint64_t end = 0;
 
-  // Once the batch is closed:
+  // These hold once the batch is closed.
   const ImageSize& size() const { return samples.front().size(); }
   bool in_bytes() const { return samples.front().in_bytes(); }
   // The numbers of all records, and their labels, as floats; unless in_bytes().

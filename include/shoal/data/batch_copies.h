@@ -21,7 +21,7 @@ namespace shoal {
 class BatchCopies {
  public:
   static constexpr int kAhead = 2;
-  // As Prefetch; of the options `held` is set here.
+  // Takes Prefetch's arguments; of the options `held` is set here.
   BatchCopies(ItemSource& source, const PrefetchOptions& options);
   BatchCopies(const BatchCopies&) = delete;
 

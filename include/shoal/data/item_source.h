@@ -55,7 +55,7 @@ enum class OnBadRecord {
 // must know their shapes before they start.
 Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);
 
-// So many bad records in a row, and the set is bad, not a record.
+// The set is bad, not a record, after so many bad records in a row.
 inline constexpr std::uint64_t kBadInARow = 1000;
 // "the record K of S ", and why.
 Error bad_record(const ItemSource& source, const Item& item, const Error& why);

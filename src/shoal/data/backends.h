@@ -24,7 +24,7 @@ Result<std::unique_ptr<RecordWriter>> create_datumfile(const std::string& path, 
 // when nothing is known of `path`.
 std::string kind_hint(const std::string& path);
 
-// Nothing when both sizes may be written.
+// Returns an error unless both sizes may be written.
 Status check_record_size(const std::string& path, std::string_view key, std::string_view value);
 
 }  // namespace shoal

@@ -40,7 +40,7 @@ Result<BatchCopies::Taken> BatchCopies::next(Stream& stream) {
   return Taken{batch.value(), own.memory};
 }
 
-// With this the prefetch gets back the batch that was copied to this place before.
+// Gives the prefetch back the batch that was copied to this place before.
 void BatchCopies::take() {
   Place& to = place(taken_++);
   to.copied->wait();

@@ -16,7 +16,7 @@
 
 namespace shoal {
 
-// Called by LevelDB's own threads too; the maps are guarded. Outlives the database that is opened
+// LevelDB's own threads call it, too; the maps are guarded. Outlives the database that is opened
 // over it.
 class LevelDbOverlay final : public leveldb::EnvWrapper {
  public:

@@ -126,7 +126,7 @@ Prefetch::Machinery::~Machinery() {
   ready_.notify_all();
 }
 
-// False: the end has come.
+// Returns false if the end has come.
 bool Prefetch::Machinery::wait_for_slot(Slot& slot) {
   MutexLock lock(mutex_);
   const auto free = [&]() REQUIRES(mutex_) {
@@ -177,7 +177,7 @@ bool Prefetch::Machinery::fill(Slot& slot) {
   return all.ok();
 }
 
-// False: the end has come, and the pool may still be at work on the slot.
+// Returns false if the end has come, and the pool may still be at work on the slot.
 bool Prefetch::Machinery::wait_until_made(Slot& slot) {
   MutexLock lock(mutex_);
   while (!ready_.wait_for(mutex_, kTick, [&]() REQUIRES(mutex_) {
@@ -242,7 +242,7 @@ void Prefetch::Machinery::fit(Slot& slot, std::size_t at, const Item& item) {
   if (size != *slot.size) slot.bad[at] = bad_record(source_, item, misfit(size, *slot.size));
 }
 
-// Only when all items are made: the size must not hang on which thread was first.
+// Runs only when all items are made: the size must not hang on which thread was first.
 void Prefetch::Machinery::fit_all(Slot& slot) {
   std::vector<std::pair<ImageSize, int>> counts;  // in the order met
   for (std::size_t i = 0; i < slot.items.size(); ++i) {
