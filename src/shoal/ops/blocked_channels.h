@@ -59,8 +59,8 @@ class BlockedChannels final : public Layout {
   const NumberType type;
 };
 
-// Null where that is the plain layout: float32, and one place in each image or one block's worth of
-// channels each alone in order.
+// Returns the layout, or null where that is the plain one: float32, and one place in each image or
+// one block's worth of channels each alone in order.
 LayoutPtr blocked_channels(std::int64_t channels, std::int64_t inner, int block,
                            NumberType type = NumberType::kFloat32);
 

@@ -32,7 +32,7 @@ struct SumInto {
 // Sums are taken in an order that threads do not change. x is looked at only for g_factor.
 void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
                     const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift);
-// Only g_shift.
+// Computes only g_shift.
 void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift);
 
 }  // namespace shoal::ops

@@ -36,7 +36,7 @@ struct JobSumsImpl {
   std::unique_ptr<JobSums> (*join)(Context& ctx, const std::string& group, int rank, int size,
                                    int slots);
 };
-// Null for a device that has none.
+// Returns null for a device that has none.
 const JobSumsImpl* job_sums_of(const Context& ctx);
 
 }  // namespace shoal::ops

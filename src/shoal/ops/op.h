@@ -16,8 +16,8 @@
 
 namespace shoal::ops {
 
-// Why not; empty is yes. kYes is defined once, in dispatch.cpp: it would else be initialized before
-// main in each object, those for newer processors among them.
+// Says why not; empty is yes. kYes is defined once, in dispatch.cpp: it would else be initialized
+// before main in each object, those for newer processors among them.
 using Why = std::string;
 extern const Why kYes;
 

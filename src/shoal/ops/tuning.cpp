@@ -38,7 +38,7 @@ std::string precision_words(const Context& ctx) {
              ctx.direct_convolution() ? " DIRECT" : " AUTO");
 }
 
-// Not of the ReLU, nor of how gradients are added: they make no difference between kernels.
+// Leaves out the ReLU and how gradients are added: they make no difference between kernels.
 std::string shape_words(const ConvDesc& desc, const Context& ctx, const PassSet& use) {
   std::string words = str("images ", desc.images, " channels ", desc.channels, " outputs ",
                           desc.outputs, " groups ", desc.groups, " axes");

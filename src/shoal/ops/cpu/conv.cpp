@@ -139,7 +139,7 @@ class Conv final : public ConvKernel {
                  });
   }
 
-  // With fewer images than threads: each thread has input channels of its own.
+  // Serves fewer images than threads: each thread has input channels of its own.
   void backward_by_channel(Context& ctx, const Gradients& g, float* dw) const {
     const std::int64_t channel = channel_block();
     float* col = ctx.scratch(channel * channels_).data();
@@ -149,7 +149,8 @@ class Conv final : public ConvKernel {
     });
   }
 
-  // For one image and group (`part` counts both) and the channels [begin, end) of the group.
+  // Goes backward for one image and group (`part` counts both) and the channels [begin, end) of the
+  // group.
   void backward_channels(const Gradients& g, std::int64_t part, std::int64_t begin,
                          std::int64_t end, float* col, float* dw) const {
     const std::int64_t group = part % desc_.groups, taps = desc_.taps(),

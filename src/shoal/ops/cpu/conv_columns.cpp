@@ -29,7 +29,7 @@ std::int64_t input_row_2d(const WindowAxis& axis, std::int64_t tap, std::int64_t
   return at < 0 || at >= axis.in ? -1 : at;
 }
 
-// For one tap of the last axis: outputs [begin, end) see inside, output o at o * stride + offset.
+// Outputs [begin, end) see inside by one tap of the last axis, output o at o * stride + offset.
 struct Span {
   std::int64_t begin, end, offset;
 };

@@ -18,7 +18,7 @@ class BlockedPool {
   const BlockedChannels* serves(const Tensor& x) const;
   // Writes y in blocks, too.
   void forward(Context& ctx, const Tensor& x, Tensor& y);
-  // After a forward pass; kMax only with keeps_winners.
+  // Needs a forward pass before it, and for kMax keeps_winners.
   void backward(Context& ctx, const Tensor& dy, Tensor& dx) const;
 
  private:

@@ -184,7 +184,7 @@ void differentiate(Context& ctx, const Order& order, const Slopes& of, const Slo
       dx.write(ctx, order.layout), of.x, of.dy);
 }
 
-// With a mean and a variance that do not depend on x.
+// Goes backward with a mean and a variance that do not depend on x.
 void scale_by_deviation(Context& ctx, const Order& order, const Slopes& of, Slope<NoGate>* channels,
                         Tensor& dx) {
   each(ctx, "batch normalization's factors", order.dims.dim,

@@ -19,8 +19,8 @@ struct Blas {
 #undef FN
 };
 
-// From the first of `files` that can be loaded. Throws DeviceError, which says what is missing and
-// what to install.
+// Loads cuBLAS from the first of `files` that can be loaded. Throws DeviceError, which says what is
+// missing and what to install.
 Blas load_blas(const std::vector<std::string>& files = library_files("cublas", CUBLAS_VER_MAJOR));
 
 // One workspace and no atomic sums: a product has the same bits in every run.
@@ -32,7 +32,7 @@ class BlasStream {
 
   const Blas& functions() const { return blas_; }
   cublasHandle_t handle() const { return handle_; }
-  // At least so many bytes of the device's memory, good until the next call.
+  // Returns at least so many bytes of the device's memory, good until the next call.
   void* room(Context& ctx, std::size_t bytes);
   // Throws DeviceError, which says what was being done and what cuBLAS calls the error, unless
   // `status` is success.

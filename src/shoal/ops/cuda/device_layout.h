@@ -19,7 +19,7 @@ class DeviceLayout final : public Layout {
   std::size_t bytes(const Shape& shape) const override;
   void pack(const Shape& shape, const float* plain, std::byte* packed) const override;
   void unpack(const Shape& shape, const std::byte* packed, float* plain) const override;
-  // False if both have channels last, but not the same.
+  // Returns false if both have channels last, but not the same.
   bool convert_on(Stream& stream, const Shape& shape, const Layout* before, const std::byte* from,
                   const Layout* after, std::byte* to) const override;
   bool depends_on_shape() const override { return false; }
@@ -30,7 +30,7 @@ class DeviceLayout final : public Layout {
   const ElementType type;
 };
 
-// Null where that is the plain layout.
+// Returns null where that is the plain layout.
 LayoutPtr channels_last(std::int64_t channels, std::int64_t inner,
                         ElementType type = ElementType::kFloat32);
 inline LayoutPtr plain_order(ElementType type) { return channels_last(1, 1, type); }

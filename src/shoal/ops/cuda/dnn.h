@@ -26,9 +26,9 @@ struct DnnLibrary {
 };
 DnnLibrary load_dnn(const std::vector<std::string>& files = library_files("cudnn", CUDNN_MAJOR));
 
-// Why the context's kernels cannot use cuDNN; empty: they can.
+// Returns why the context's kernels cannot use cuDNN; empty: they can.
 Why no_dnn(const Context& ctx);
-// If they can.
+// Returns the functions if they can.
 const Dnn& dnn_functions(const Context& ctx);
 // Returns cuDNN on the context's stream; made at the first call. Makes the stream's GPU the
 // thread's.

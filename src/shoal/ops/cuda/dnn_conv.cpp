@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kOne = 1, kZero = 0;
 
-// With two axes at least; a missing outer one has size 1. cuDNN knows no fewer.
+// Returns two axes at least; a missing outer one has size 1. cuDNN knows no fewer.
 std::vector<WindowAxis> axes_of(const ConvDesc& desc) {
   std::vector<WindowAxis> axes = desc.axes;
   while (axes.size() < 2) axes.insert(axes.begin(), WindowAxis{});

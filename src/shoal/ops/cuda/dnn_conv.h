@@ -6,7 +6,7 @@
 
 namespace shoal::ops::cuda {
 
-// Why cuDNN cannot compute such a convolution; empty: it may.
+// Returns why cuDNN cannot compute such a convolution; empty: it may.
 Why no_dnn_conv(const ConvDesc& desc);
 
 enum class ConvPass { kForward, kData, kFilter };

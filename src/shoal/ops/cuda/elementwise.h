@@ -19,7 +19,7 @@ __host__ __device__ inline float value(float x) { return x; }
 __host__ __device__ inline float value(__nv_bfloat16 x) { return __bfloat162float(x); }
 __host__ __device__ inline float value(__half x) { return __half2float(x); }
 
-// To the nearest; what is too large for T becomes infinite.
+// Rounds to the nearest; what is too large for T becomes infinite.
 template <class T>
 __host__ __device__ inline T number(float x);
 template <>

@@ -111,7 +111,7 @@ void multiply(Context& ctx, std::int64_t count, Trans trans_a, Trans trans_b, st
 
 namespace {
 
-// As gemm does; with beta 0, c is written as numbers of this type.
+// Does what gemm does; with beta 0, c is written as numbers of this type.
 void gemm_to(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
              std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c,
              ElementType type) {

@@ -25,7 +25,7 @@ class Library {
   void find(const char* name, F*& function) {
     if (void* const address = look_up(name)) function = reinterpret_cast<F*>(address);
   }
-  // Why the library cannot be used; empty: all that was looked for is there.
+  // Returns why the library cannot be used; empty: all that was looked for is there.
   const Why& why() const { return why_; }
 
  private:

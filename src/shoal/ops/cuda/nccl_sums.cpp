@@ -74,7 +74,8 @@ class NcclSums final : public DeviceSums {
           "connecting GPUs");
     watch_ = std::jthread([this] { watch(); });
   }
-  // While the watch goes on: a GPU that waits for a failed one stops when the watch has seen that.
+  // Waits while the watch goes on: a GPU that waits for a failed one stops when the watch has seen
+  // that.
   ~NcclSums() override {
     bool failed = false;
     for (Member& member : members_) {

@@ -5,8 +5,8 @@
 
 namespace shoal::ops::cuda {
 
-// As make_device_sums says, where NCCL is there, of contexts on different GPUs. Throws DeviceError
-// if NCCL cannot connect them.
+// Does what make_device_sums says, where NCCL is there, for contexts on different GPUs. Throws
+// DeviceError if NCCL cannot connect them.
 std::unique_ptr<DeviceSums> make_nccl_sums(std::span<Context* const> contexts, int slots, Why& why);
 
 }  // namespace shoal::ops::cuda

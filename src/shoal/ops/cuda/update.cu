@@ -80,8 +80,7 @@ void check_sizes(const ParamUpdate& one) {
         << "param " << one.w->shape().str() << ", history " << h->shape().str();
 }
 
-// In the layout that the param is in, so that a kernel's own order of weights
-// stays.
+// Cuts up params in the layout that they are in, so that a kernel's own order of weights stays.
 void cut_up(Context& ctx, const ParamUpdate& one, std::vector<Piece>& pieces) {
   check_sizes(one);
   const LayoutPtr layout = one.w->layout();

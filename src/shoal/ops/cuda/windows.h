@@ -68,7 +68,7 @@ struct Windows {
             plane * height.in * width.in * step() + i % together,
             plane * height.out * width.out * step() + i % together};
   }
-  // From a place of a plane to the next.
+  // Returns the distance from a place of a plane to the next.
   __host__ __device__ std::int64_t step() const { return together.value(); }
   // The tap, in row order, at which the output at (o_h, o_w) sees the place (h, w), and back.
   __host__ __device__ int tap(int o_h, int o_w, int h, int w) const {
