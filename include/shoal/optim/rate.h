@@ -30,7 +30,7 @@ struct RateOptions {
   std::int64_t stepsize = 0, max_iter = 0;  // in iterations
   std::vector<std::int64_t> stepvalues{};   // in iterations, rising
 };
-// Empty, or the first thing wrong, in words.
+// Returns the first thing wrong, in words, or "".
 std::string validate(const RateOptions& options);
 
 // Returns s at `iteration`; `before` is s at the iteration before it (0 at the start). Policies

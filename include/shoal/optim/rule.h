@@ -44,7 +44,7 @@ struct RuleOptions {
   float delta = 1e-8f;       // AdaGrad, RMSProp, AdaDelta, Adam
   bool operator==(const RuleOptions&) const = default;
 };
-// Empty, or the first thing wrong, in words.
+// Returns the first thing wrong, in words, or "".
 std::string validate(const RuleOptions& options);
 
 // The constants of one update of one param.

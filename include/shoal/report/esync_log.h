@@ -10,7 +10,7 @@
 
 namespace shoal {
 
-// After a clock: how its test went, if there was one.
+// Says how the test after a clock went, if there was one.
 struct Evaluation {
   double seconds = 0;  // that it took
   double time = 0;     // when it was over, as ClockMetrics::time

@@ -66,7 +66,7 @@ struct ScoreMetrics {
   std::vector<std::pair<std::string, double>> outputs{};  // by name
 };
 
-// From here on the clocks are of another scheme than those before.
+// Says that the clocks from here on are of another scheme than those before.
 struct PhaseMetrics {
   std::int64_t clock = 0;  // the first of it
   double time = 0;         // as in ClockMetrics

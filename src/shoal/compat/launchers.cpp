@@ -131,9 +131,9 @@ std::optional<Launched> numbered_by(const Numbering& names, const Variables& env
   return launched;
 }
 
-// With ids: workers first, then servers. Its scheduler has no like here: process 0 does that beside
-// its work, and is where the scheduler would be. ps-lite and its launchers give no ids, BytePS
-// does.
+// Numbers processes that have ids: workers first, then servers. Its scheduler has no like here:
+// process 0 does that beside its work, and is where the scheduler would be. ps-lite and its
+// launchers give no ids, BytePS does.
 std::optional<Launched> dmlc(const Variables& environment) {
   const Family family("DMLC", environment);
   if (!family.sets({"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"})) return {};

@@ -30,12 +30,12 @@ struct Launched {
   bool scheduler = false;  // a process that has nothing to do here
 };
 
-// By the first family that has set something: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC,
+// Reads the first family that has set something: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC,
 // Paddle; nothing if none has. An empty variable counts as not set. Throws ConfigError (kUsage) if
 // what it set is not enough, or no number.
 std::optional<Launched> launched_by(const Variables& environment);
 
-// For launchers that do not say where process 0 is: what MASTER_ADDR and MASTER_PORT say. Throws
+// Reads MASTER_ADDR and MASTER_PORT for launchers that do not say where process 0 is. Throws
 // ConfigError (kUsage) if the port is none.
 void read_master(const Variables& environment, Launched& launched);
 

@@ -65,7 +65,7 @@ class Conversion {
   }
 
  private:
-  // As there, an address in two groups belongs to the first.
+  // An address in two groups belongs to the first, as in MXNet-G.
   void read_groups(std::string_view text) {
     for (const Entry& entry : entries_of(text))
       for (const std::string& address : entry.words) {
@@ -139,7 +139,7 @@ class Conversion {
           "sizes");
   }
 
-  // Without the last digits, in which a difference of fractions has its rounding.
+  // Leaves out the last digits, in which a difference of fractions has its rounding.
   static std::string rounded(double value) { return str(std::setprecision(9), value); }
 
   std::map<std::string, int> groups_;   // line by address

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kPolicies[] = {"fixed", "step", "exp", "inv", "multistep", "poly", "sigmoid"};
 
-// Not rounded to float before it meets the base, as in Caffe, where one operand is an integer.
+// Does not round to float before the base: in Caffe one operand is an integer.
 double integer_power(float gamma, std::int64_t exponent) {
   return std::pow(double{gamma}, static_cast<double>(exponent));
 }

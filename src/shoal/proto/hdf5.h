@@ -10,7 +10,7 @@
 
 namespace shoal {
 
-// Why this build has no HDF5, and how to get it; "" if it has.
+// Returns why this build has no HDF5, and how to get it; "" if it has.
 std::string why_no_hdf5();
 
 // An open HDF5 file. An array is named by its path in the file, as in "data/ip1/0". Errors carry
@@ -39,7 +39,7 @@ class Hdf5File {
 
   // Returns the sizes of an array of floats or integers of any width; an error for other types.
   Result<Dims> dims(const std::string& name) const;
-  // As many as dims says, row after row; others than float32 are converted.
+  // Reads as many numbers as dims says, row after row; others than float32 are converted.
   Status read(const std::string& name, std::span<float> numbers) const;
   Result<std::int64_t> integer(const std::string& name) const;
   Result<std::string> text(const std::string& name) const;

@@ -13,7 +13,8 @@ class SolverState;
 NetParameter read_hdf5_weights(const std::string& path);
 SolverState read_hdf5_state(const std::string& path);
 
-// Why a model that is read again cannot hold layer `name` beside `all` that have params, or "".
+// Returns why a model that is read again cannot hold layer `name` beside `all` that have params, or
+// "".
 std::string why_no_hdf5_group(const std::string& name, std::span<const std::string> all);
 
 }  // namespace shoal

@@ -33,8 +33,8 @@ void complete_snapshot_prefix(SolverParameter& solver, const std::string& name);
 // The first of the steps, in upgrade_v0.cpp: afterwards no item of `layers` wraps a V0 layer.
 // source.v1_origin is kept in step.
 void upgrade_v0(NetParameter& net, NetSource& source);
-// In upgrade_v1.cpp: transform fields of V1 data layers, then `layers` to `layer`, origins filled
-// in from the source.
+// Upgrades, in upgrade_v1.cpp, transform fields of V1 data layers, then `layers` to `layer`,
+// origins filled in from the source.
 void upgrade_v1(NetParameter& net, const NetSource& source);
 
 }  // namespace shoal
