@@ -74,7 +74,7 @@ table::Plan plan_of(Way way) {
           .rows = parallel::rows_of(way, count(), 0, servers)};
 }
 
-// With a summand of these numbers, or of those that are left from before.
+// Sums once, with a summand of this number or of the numbers that are left from before.
 void sum_once(table::Table& table, Allreduce& sum, RowWaits& waits, Clock clock,
               std::optional<float> number = {}) {
   or_throw(table.start(clock));

@@ -121,7 +121,7 @@ Stroke smooth(const Stroke& points) {
   return out;
 }
 
-// From the digit's box to pixels: turned, slanted, stretched, moved off the middle, and bent by
+// Maps the digit's box to pixels: turned, slanted, stretched, moved off the middle, and bent by
 // slow waves.
 class Distortion {
  public:

@@ -92,7 +92,7 @@ void explain_recordings(const char* pass, const RecordedWork& work) {
   std::fflush(stdout);
 }
 
-// In GFLOP/s, the median of nine products.
+// Returns GFLOP/s, the median of nine products.
 double gemm_speed(Context& context) {
   constexpr std::int64_t kSize = 1024;
   Tensor a(Shape{kSize, kSize}), b(Shape{kSize, kSize}), c(Shape{kSize, kSize});

@@ -26,13 +26,13 @@ const Device* device_of_flags();
 // none. Throws as above, and if one is named twice.
 Devices devices_of_flags(const SolverParameter& solver, const std::vector<int>& gpus);
 
-// For a tool without a solver: the device and the precision of the flags.
+// Returns the device and the precision of the flags for a tool without a solver.
 Context::Options context_of_flags(int threads);
 
 // The precision that --precision names, FLOAT32 without the flag. Throws ConfigError (kUsage) for
 // another word.
 SolverParameter::Precision precision_of_flags();
-// Likewise what --convolution names; AUTO without the flag.
+// Returns what --convolution names; AUTO without the flag.
 SolverParameter::Convolution convolution_of_flags();
 
 }  // namespace shoal

@@ -11,9 +11,9 @@
 
 namespace shoal {
 
-// With --tune, choices that are kept in the file of --kernels; without that flag, in that of this
-// snapshot_prefix, where "" keeps them nowhere, and those beside `snapshot` count first. Null
-// without --tune. Throws ConfigError, kUsage for --kernels alone.
+// Returns, with --tune, choices that are kept in the file of --kernels; without that flag, in that
+// of this snapshot_prefix, where "" keeps them nowhere, and those beside `snapshot` count first.
+// Returns null without --tune. Throws ConfigError, kUsage for --kernels alone.
 std::shared_ptr<ops::ConvTuning> tuning_of_flags(const std::string& snapshot_prefix = "",
                                                  const std::string& snapshot = "");
 

@@ -19,7 +19,7 @@ std::string listed_kind(const std::string& path);
 
 // `kind` is one of the two. Errors (kData) name the file and the line.
 Result<std::unique_ptr<RecordSource>> open_listed(const std::string& kind, const std::string& path);
-// As RecordWriter, whole or not at all.
+// Creates a RecordWriter, whole or not at all.
 Result<std::unique_ptr<RecordWriter>> create_listed(const std::string& kind,
                                                     const std::string& path);
 int listed_label(const RecordView& record);  // of an image list

@@ -19,7 +19,7 @@ std::string words_of(const Shape& shape) {
   return sizes.empty() ? "one number" : join(sizes, " x ");
 }
 
-// On two axes.
+// Holds a size for each of two axes.
 struct Sizes {
   std::uint32_t h, w;
 };
@@ -73,7 +73,7 @@ std::string other_owner(const Net& net, const Layer& layer, const Blob& blob) {
   return "";
 }
 
-// With thousands apart: "12,345,678".
+// Returns the number with thousands apart: "12,345,678".
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)

@@ -26,7 +26,7 @@ std::optional<std::uint64_t> count_at(const ImageDataParameter&, const std::stri
   return images.ok() ? std::optional<std::uint64_t>(images.value().size()) : std::nullopt;
 }
 
-// As the layer does: of a set cut up for several clients there may be the first part only.
+// Takes what the layer does: of a set cut up for several clients there may be the first part only.
 std::string path_alone(const std::string& source) {
   const std::string part = part_path(source, "0");
   return file_exists(source) || !file_exists(part) ? source : part;

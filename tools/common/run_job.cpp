@@ -258,8 +258,8 @@ parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
   return place;
 }
 
-// For a process to which its launcher gives no rank: that of process 0 if it is the first on the
-// machine where process 0 is to be, else what process 0 says.
+// Gives a rank to a process that has none of its launcher: that of process 0 if it is the first on
+// the machine where process 0 is to be, else what process 0 says.
 parallel::Place numbered_place(const JobFlags& flags, parallel::Place place, bool first) {
   place.rank = first ? 0 : 1;
   if (first) return place;

@@ -12,9 +12,9 @@ struct SignalEffects {
   Action terminate = Action::kRequeue;  // SIGTERM: this, or kLeave of a job
 };
 
-// From now on SIGINT, SIGHUP, SIGTERM and SIGUSR1 are noted. SIGUSR1, and SIGTERM unless `effects`
-// say otherwise, ask for a snapshot and an end to be continued (kRequeue). A second SIGINT before
-// the first was answered by an end leaves at once, with 128 + SIGINT. A reader of the log that goes
+// Notes SIGINT, SIGHUP, SIGTERM and SIGUSR1 from now on. SIGUSR1, and SIGTERM unless `effects` say
+// otherwise, ask for a snapshot and an end to be continued (kRequeue). A second SIGINT before the
+// first was answered by an end leaves at once, with 128 + SIGINT. A reader of the log that goes
 // away is no end. Once, from main's thread.
 void watch_signals(const SignalEffects& effects);
 

@@ -14,8 +14,8 @@ class Solver;
 class TableOutputs final : public Observer {
  public:
   explicit TableOutputs(std::string prefix) : prefix_(std::move(prefix)) {}
-  // Before the first iteration, when it is known where the run goes on. Throws ConfigError (kUsage)
-  // if a file cannot be written.
+  // Runs before the first iteration, when it is known where the run goes on. Throws ConfigError
+  // (kUsage) if a file cannot be written.
   void open(Solver& solver);
   void displayed(const Measured& row) override { add(0, row); }
   void tested(int net, const Measured& row) override;
