@@ -65,9 +65,9 @@ class Layer {
   // (Tensor::share). Throws ConfigError. Must not touch any blob's numbers: memory comes after all
   // layers are reshaped.
   virtual void reshape(Context&, Bottoms, Tops) = 0;
-  // Is called for layers without bottoms before each forward pass, when the next batch may be looked
-  // at. Gives the tops new shapes if they differ from the last batch's and says whether it did; the
-  // net then reshapes what follows. Failures go to ctx.fail.
+  // Is called for layers without bottoms before each forward pass, when the next batch may be
+  // looked at. Gives the tops new shapes if they differ from the last batch's and says whether it
+  // did; the net then reshapes what follows. Failures go to ctx.fail.
   virtual bool follow_input(Context&, Tops) { return false; }
   // Returns whether the shapes of the tops depend on numbers of the bottoms. Before each forward
   // pass of such a layer the net calls size_tops, which gives the tops their shapes of this pass;
