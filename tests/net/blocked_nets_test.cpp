@@ -44,7 +44,7 @@ NetParameter parse(const std::string& text) {
   return net;
 }
 
-// Of a pass forward and backward, once the memory is there.
+// Counts those of a pass forward and backward, once the memory is there.
 std::int64_t reorders_of(Net& net, int passes = 3) {
   std::int64_t before = 0;
   for (int pass = 0; pass < passes; ++pass) {

@@ -15,8 +15,8 @@ Shape spanned_axes(const LayerParameter& layer, const Shape& shape, int axis, in
 ops::BroadcastDims broadcast_dims(const LayerParameter& layer, const Blob& blob, int axis,
                                   const Shape& numbers, const std::string& name);
 
-// Whether each channel of a blob of this shape meets one number, so that the ops of broadcast.h
-// work on images however their channels lie.
+// Returns whether each channel of a blob of this shape meets one number, so that the ops of
+// broadcast.h work on images however their channels lie.
 bool is_by_channel(const ops::BroadcastDims& dims, const Shape& shape);
 
 }  // namespace shoal

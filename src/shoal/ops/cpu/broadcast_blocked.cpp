@@ -26,7 +26,7 @@ class Planes {
   int lanes(std::int64_t plane) const {
     return static_cast<int>(std::min<std::int64_t>(kBlock, channels_ - plane % blocks_ * kBlock));
   }
-  // Of the number that meets this channel of the plane.
+  // Returns where the number lies that meets this channel of the plane.
   std::int64_t index(std::int64_t plane, int lane) const {
     return plane / blocks_ * by_image_ + (plane % blocks_ * kBlock + lane) * by_channel_;
   }

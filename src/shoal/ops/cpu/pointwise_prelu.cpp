@@ -21,7 +21,7 @@ void for_rows(Context& ctx, std::int64_t count, const Tensor& slope, std::int64_
                });
 }
 
-// Of x against the slopes of its channels, or against one.
+// Returns how x meets the slopes of its channels, or one slope.
 BroadcastDims dims_of(const Tensor& x, const Tensor& slope, std::int64_t inner) {
   const std::int64_t channels = slope.count();
   return {.outer = x.count() / (channels * inner), .dim = channels, .inner = inner};
