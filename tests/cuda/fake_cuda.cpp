@@ -110,7 +110,7 @@ cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
   return result;
 }
 
-// As on a GPU: the default stream waits for what was queued on the others.
+// Lets, as a GPU does, the default stream wait for what was queued on the others.
 cudaError_t free_async(void* data, cudaStream_t) {
   const std::lock_guard lock(fakes().mutex);
   EXPECT_EQ(breaks_by_default(), cudaSuccess) << "memory freed while a stream is captured";
@@ -153,7 +153,7 @@ void wait_for(CUstream_st& stream) {
   run(stream, stream.queue.size());
 }
 
-// As on a GPU: a copy to memory of the host that is not pinned is waited for.
+// Waits, as a GPU does, for a copy to memory of the host that is not pinned.
 cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                          cudaStream_t stream) {
   const std::lock_guard lock(fakes().mutex);
@@ -218,7 +218,7 @@ cudaError_t create_event(cudaEvent_t* event, unsigned int flags) {
   return report(cudaSuccess);
 }
 
-// As on a GPU: what was queued with it goes on.
+// Lets, as a GPU does, what was queued with it go on.
 cudaError_t destroy_event(cudaEvent_t event) {
   const std::lock_guard lock(fakes().mutex);
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());

@@ -40,11 +40,11 @@ struct FakeCalls {
 };
 FakeCalls fake_calls();
 
-// From now on the n-th allocation (1: the next) fails for want of memory, or the n-th copy fails
-// for ever, as after a fault of the GPU; 0: none. Until reset_fakes().
+// Makes the n-th allocation (1: the next) fail for want of memory, or the n-th copy fail for ever,
+// as after a fault of the GPU; 0: none. Until reset_fakes().
 void fail_allocation(int n);
 void fail_copy(int n);
-// From now on these functions of graphs fail, or none does.
+// Names functions of graphs that fail from now on, or none.
 enum class GraphCall { kNone, kBegin, kEnd, kInstantiate, kLaunch };
 void refuse_graphs(GraphCall call);
 // Graphs that were made and not destroyed.

@@ -14,8 +14,8 @@ const ops::cuda::Blas& fake_blas();
 const ops::cuda::Dnn& fake_dnn();
 const ops::cuda::Nccl& fake_nccl();
 
-// From now on the n-th computation (1: the next) of either library fails for want of memory or by
-// an internal error; 0: none. Thread-compatible.
+// Makes the n-th computation (1: the next) of either library fail for want of memory or by an
+// internal error; 0: none. Thread-compatible.
 void fail_library(int n);
 // Returns whether this computation is the one that fails.
 bool library_fails();

@@ -71,7 +71,7 @@ TEST(CudaNcclJob, WeighsAndLeavesOut) {
   }
 }
 
-// By the table the params come to the GPU in each iteration.
+// The table brings the params to the GPU in each iteration.
 TEST(CudaNcclJob, GradientsStayOnTheGpus) {
   double params = 0;  // bytes of one worker's
   const auto uploaded_in = [&](bool by_nccl, int iterations) {

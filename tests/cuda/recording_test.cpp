@@ -121,7 +121,8 @@ Trained train(SolverParameter param, bool recordings, const Meanwhile& meanwhile
   return trained;
 }
 
-// On the fake GPU also that more than `graphs` graphs are launched, in place of other launches.
+// Expects on the fake GPU also that more than `graphs` graphs are launched, in place of other
+// launches.
 void expect_same_bits(const Device& device, const SolverParameter& param,
                       const Meanwhile& meanwhile = {}, std::int64_t graphs = 8) {
   const Trained want = train(param, false, meanwhile, device),

@@ -151,7 +151,7 @@ Status train_on_all(const Devices& devices, const SolverParameter& param,
   return ending.ok() ? Status() : Status(ending.error());
 }
 
-// Without batch normalization, whose means are of one replica's batch.
+// Leaves out batch normalization, whose means are of one replica's batch.
 SolverParameter plain_solver(const std::string& folder, int batch) {
   SolverParameter param = device_solver(folder, "max_iter: 6 snapshot: 6");
   for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer()) {

@@ -149,8 +149,8 @@ TEST_P(ShortFloats, ADenseLayerTakesTheTypeOfItsBottom) {
   EXPECT_EQ("", difference(of_16_bits, exact, 4 * kRounding));
 }
 
-// Between any two layouts, without a look at the host where one of them is in plain order or both
-// have the same.
+// Numbers go between any two layouts, without a look at the host where one of them is in plain
+// order or both have the same.
 TEST_P(ShortFloats, NumbersStayThemselvesInEveryLayout) {
   using ops::cuda::channels_last, ops::cuda::ElementType;
   const auto type = ops::cuda::input_type(precision());

@@ -44,7 +44,7 @@ TEST(CudaSteady, AnIterationAllocatesNothingAndWaitsForNothingButTheLastOnesEven
   }
 }
 
-// As `train` trains: its waits are those of the start and the end.
+// Trains as `train` does: its waits are those of the start and the end.
 TEST(CudaSteady, ARunDoesNotWaitInEachIteration) {
   const auto waits_of = [](int iterations) {
     SolverParameter param =
@@ -59,8 +59,8 @@ TEST(CudaSteady, ARunDoesNotWaitInEachIteration) {
   EXPECT_EQ(waits_of(25), waits_of(15));
 }
 
-// For the loss and the gradients, and for running means, which are saved in case that the step is
-// forbidden.
+// Waits for the loss and the gradients, and for running means, which are saved in case that the
+// step is forbidden.
 TEST(CudaSteady, OnNanSkipWaitsTwice) {
   SolverParameter param =
       device_solver("cuda_steady_skip", "snapshot_after_train: false on_nan: SKIP");

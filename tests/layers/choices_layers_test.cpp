@@ -317,7 +317,7 @@ TEST_P(ChoicesLayers, AreTheSameBetweenConvolutions) {
 INSTANTIATE_TEST_SUITE_P(All, ChoicesLayers, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-// Else the cases would compare plain nets with plain nets.
+// Otherwise the cases would compare plain nets with plain nets.
 TEST(ChoicesCases, TheirBottomsAreInBlocks) {
   if (!keeps_blocks()) GTEST_SKIP() << "no oneDNN in this build, or not for this processor";
   for (const int channels : {16, 28})

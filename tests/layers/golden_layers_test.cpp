@@ -104,7 +104,7 @@ class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::p
     return propagate;
   }
 
-  // From the tops' gradients that Caffe was given.
+  // Goes backward from the tops' gradients that Caffe was given.
   void expect_backward() {
     const std::vector<bool> propagate = gradients_to_ask();
     rig_->clear_param_grads();

@@ -156,7 +156,7 @@ TEST_P(LayerConformance, ShapesFollowTheBottoms) {
   expect_same(run(c(), *small), before, 0);
 }
 
-// As behind a Filter that selects nothing: such a layer gets shapes, and is not called.
+// A layer without items, as behind a Filter that selects nothing, gets shapes, and is not called.
 TEST_P(LayerConformance, ShapesFollowNoItems) {
   if (c().fixed_batch || c().bottoms.empty()) return;
   const auto rig = this->rig();

@@ -24,7 +24,7 @@ NetParameter parse(const std::string& text, Phase phase = TEST) {
 
 const char* const kUsual = "num_output: 32 kernel_size: 3 pad: 1";
 
-// In place on 'c', behind the convolution 'c' of 'x'.
+// The layers work in place on 'c', behind the convolution 'c' of 'x'.
 std::string conv(const std::string& more = kUsual, const std::string& shape = "dim: 16 dim: 8") {
   return "layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 2 " + shape +
          " dim: 9 } data_filler { type: 'gaussian' } } }\n"

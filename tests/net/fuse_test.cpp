@@ -234,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(
                  ""}),
     [](const testing::TestParamInfo<NormCase>& info) { return info.param.name; });
 
-// To the bit in both passes; products and maxima leave the ReLU to itself.
+// The results are the same to the bit in both passes; products and maxima leave the ReLU to itself.
 TEST(FuseTest, ASumDoesTheForwardPassOfItsRelu) {
   struct Case {
     const char *param, *slope;

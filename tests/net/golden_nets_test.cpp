@@ -160,10 +160,9 @@ struct Tolerances {
   double first = 1e-4, all = 1e-4, params = 1e-3;
 };
 
-// As the golden README asks for: close at first; then as far as Caffe differs from itself with
-// other kernels.
-// With kernels of a library or a GPU, which sum in another order, ten times as far, and with
-// AdaDelta, whose first steps are ratios of small numbers, a hundred times.
+// Returns what the golden README asks for: close at first; then as far as Caffe differs from itself
+// with other kernels. With kernels of a library or a GPU, which sum in another order, ten times as
+// far, and with AdaDelta, whose first steps are ratios of small numbers, a hundred times.
 Tolerances tolerances_of(const std::string& net, const std::string& name, const json& summary,
                          bool with_own_kernels) {
   Tolerances result;

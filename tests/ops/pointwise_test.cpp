@@ -96,7 +96,7 @@ std::vector<Formula> formulas() {
   };
 }
 
-// From low to high, never at a kink of the formulas above.
+// Goes from low to high, never at a kink of the formulas above.
 std::vector<float> grid(const Formula& formula) {
   std::vector<float> x;
   for (float v = formula.low + 0.013f; v < formula.high; v += 0.0317f) x.push_back(v);

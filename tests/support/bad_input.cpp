@@ -48,7 +48,7 @@ void make_good_files(const std::string& folder) {
            "net: '" + folder + "/net.prototxt' base_lr: 0.1 lr_policy: 'fixed' max_iter: 1");
 }
 
-// Made once; nothing changes them.
+// Makes the files once; nothing changes them.
 const std::string& good_files() {
   static const std::string folder = [] {
     const std::string made = fresh_directory("good");

@@ -47,7 +47,7 @@ struct Tolerance {
 };
 void expect_close(const Results& got, const Results& want, const Tolerance& tolerance);
 
-// True if this build's convolutions keep images in blocks of channels on this processor.
+// Returns whether this build's convolutions keep images in blocks of channels on this processor.
 bool keeps_blocks();
 
 }  // namespace shoal::test

@@ -19,7 +19,7 @@ inline void PrintTo(const TestDevice& device, std::ostream* out) { *out << devic
 // The CPU, the guarded device, and what AddTestDevice brought.
 std::vector<TestDevice> test_devices();
 
-// As a constant of a file: brings a device that not every build or machine has.
+// Brings, as a constant of a file, a device that not every build or machine has.
 struct AddTestDevice {
   explicit AddTestDevice(const TestDevice& device);
 };

@@ -1,4 +1,4 @@
-// From a LayerCase to a rig with numbers in it.
+// Makes of a LayerCase a rig with numbers in it.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

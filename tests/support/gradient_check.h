@@ -1,4 +1,4 @@
-// Is what backward makes the slope of what forward computes?
+// Checks that what backward makes is the slope of what forward computes.
 #pragma once
 
 #include <cstdint>

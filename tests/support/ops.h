@@ -1,5 +1,5 @@
-// For tests of ops: numbers to draw, tensors with sentinels, and every implementation on one, two
-// and three threads.
+// Serves tests of ops: numbers to draw, tensors with sentinels, and every implementation on one,
+// two and three threads.
 #pragma once
 
 #include <gtest/gtest.h>

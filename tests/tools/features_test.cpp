@@ -170,7 +170,7 @@ TEST_F(FeaturesOfClients, OfPartsByClassAreNumberedPartAfterPart) {
   EXPECT_EQ(got.front().label, 2);
 }
 
-// As scripts/launch.py and mpirun start it.
+// Starts it as scripts/launch.py and mpirun do.
 TEST_F(FeaturesOfClients, AreNumberedByALauncherToo) {
   write_net("shared_file_system: true");
   put_file(at("machines"), "0 127.0.0.1 29700\n1 127.0.0.1 29701\n");
