@@ -37,13 +37,13 @@ SHOAL_ON_ANY_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t see
   return {c0, c1, c2, c3};
 }
 
-// A number in [0, 1), 24 bits.
+// Returns a number in [0, 1), 24 bits.
 SHOAL_ON_ANY_DEVICE inline float to_unit(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-// A 64-bit hash of a name that is the same on every machine and in every version (FNV-1a); names
-// streams.
+// Returns a 64-bit hash of a name that is the same on every machine and in every version (FNV-1a);
+// names streams.
 std::uint64_t stream_of(std::string_view name);
 
 class Random {
@@ -62,7 +62,8 @@ class Random {
   // Returns a generator of the same seed that shares no numbers with this one.
   Random fork(std::string_view name) const;
 
-  // The word at position() + offset, which does not move the position. Any thread may call it.
+  // Returns the word at position() + offset, which does not move the position. Any thread may call
+  // it.
   std::uint32_t peek(std::uint64_t offset) const;
   // Moves the position past `words` words, which the caller has peeked at or will not use.
   void skip(std::uint64_t words) { state_.position += words; }
@@ -98,7 +99,7 @@ SHOAL_ON_ANY_DEVICE inline std::uint32_t word_at(const Random::State& state, std
   return philox(state.seed, state.stream, word / 4)[word % 4];
 }
 
-// A seed from the operating system, for a solver whose random_seed is not set.
+// Returns a seed from the operating system, for a solver whose random_seed is not set.
 std::uint64_t random_seed();
 
 }  // namespace shoal

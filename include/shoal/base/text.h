@@ -8,12 +8,12 @@
 
 namespace shoal {
 
-// The number of single letters to insert, delete, replace or swap with their neighbour to turn `a`
-// into `b`; case does not count.
+// Returns the number of single letters to insert, delete, replace or swap with their neighbour to
+// turn `a` into `b`; case does not count.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate that `word` was most likely meant to be, or "" if none is near (a third of its
-// letters wrong, at most 3 at that). Of equally near ones the one that begins like `word` for
+// Returns the candidate that `word` was most likely meant to be, or "" if none is near (a third of
+// its letters wrong, at most 3 at that). Of equally near ones the one that begins like `word` for
 // longest, then the first.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
@@ -26,10 +26,10 @@ std::string known_words(std::string_view word, std::span<const std::string> cand
 // "a, b, c"
 std::string join(std::span<const std::string> words, std::string_view separator = ", ");
 
-// The parts between separators, blanks around each cut off; empty parts are left out.
+// Returns the parts between separators, blanks around each cut off; empty parts are left out.
 std::vector<std::string> split(std::string_view text, char separator);
 
-// Two lower-case hexadecimal digits for each byte.
+// Returns two lower-case hexadecimal digits for each byte.
 std::string hex(std::string_view bytes, std::string_view separator = "");
 
 }  // namespace shoal

@@ -40,7 +40,7 @@ class Sample {
   bool wants_bytes() const;
   // Gives the record its size. Returns where its numbers go; they are not cleared.
   std::span<float> resize(const ImageSize& size);
-  // The same for bytes; how they are to be read is `crop`.
+  // Does the same for bytes; `crop` says how they are to be read.
   std::span<std::uint8_t> resize(const ImageSize& size, const ImageCrop& crop);
   // Becomes a copy of `other`; its place in the batch stays.
   void copy_from(const Sample& other);
@@ -74,10 +74,10 @@ class Batch {
   // These hold once the batch is closed.
   const ImageSize& size() const { return samples.front().size(); }
   bool in_bytes() const { return samples.front().in_bytes(); }
-  // The numbers of all records, and their labels, as floats; unless in_bytes().
+  // Returns the numbers of all records, and their labels, as floats; unless in_bytes().
   const std::shared_ptr<Memory>& numbers() const { return numbers_; }
   const std::shared_ptr<Memory>& labels() const { return labels_; }
-  // The same as bytes with what belongs to them, in one block; if in_bytes().
+  // Returns the same as bytes with what belongs to them, in one block; if in_bytes().
   ByteImages images() const;
   const std::shared_ptr<Memory>& block() const { return block_; }
 
@@ -86,7 +86,7 @@ class Batch {
   // Brings all records, which now have one size and one form, to their places. numbers() then
   // holds `least` bytes at least.
   void close(std::size_t least);
-  // Bytes of numbers() at the batch's size.
+  // Returns the bytes of numbers() at the batch's size.
   std::size_t number_bytes() const { return sizeof(float) * records(size()); }
 
  private:

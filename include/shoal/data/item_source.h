@@ -51,8 +51,8 @@ enum class OnBadRecord {
   kReplace,  // the next good record is used here too
 };
 
-// The kind of item n, or of the first good one after it unless `on_bad` is kStop. For layers that
-// must know their shapes before they start.
+// Returns the kind of item n, or of the first good one after it unless `on_bad` is kStop. Layers
+// that must know their shapes before they start call it.
 Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);
 
 // The set is bad, not a record, after so many bad records in a row.

@@ -45,7 +45,7 @@ class Prefetch {
   Result<const Batch*> next();
   // Returns whether next() would return without waiting.
   bool ready() const;
-  // Seconds that next() has waited, all calls together.
+  // Returns the seconds that next() has waited, all calls together.
   double seconds_waited() const;
 
  private:

@@ -31,14 +31,14 @@ class RecordSource {
   virtual ~RecordSource() = default;
   virtual const std::string& path() const = 0;
 
-  // The record at the cursor, which moves on; nothing past the last one. The views are good until
-  // the next call.
+  // Returns the record at the cursor, which moves on; nothing past the last one. The views are good
+  // until the next call.
   virtual Result<std::optional<RecordView>> next() = 0;
 
   // Puts the cursor on record `position` modulo the number of records.
   virtual Status seek(std::uint64_t position) = 0;
 
-  // The number of records, at least 1. May read through the whole file once.
+  // Returns the number of records, at least 1. May read through the whole file once.
   virtual Result<std::uint64_t> count() = 0;
 
   // Makes every later seek cost about one read, for shuffled reading: finds where all records are
@@ -52,7 +52,7 @@ class RecordSource {
 Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend,
                                                   const std::string& path);
 
-// A source that reads all of `source` now and answers from memory.
+// Returns a source that reads all of `source` now and answers from memory.
 Result<std::unique_ptr<RecordSource>> load_source(std::unique_ptr<RecordSource> source);
 
 enum class WriteMode {

@@ -24,7 +24,7 @@ struct SequenceOptions {
   std::vector<std::uint64_t> batches{};
 };
 
-// An order of 0 .. count-1 for one epoch.
+// Returns an order of 0 .. count-1 for one epoch.
 std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream,
                                        std::uint64_t epoch, std::uint64_t count);
 
@@ -42,8 +42,8 @@ class Sequence {
   // Returns where item n stands in the endless row of epochs: after those before it and what
   // rand_skip left out.
   std::uint64_t position(std::uint64_t n) const { return before(n) + skip_; }
-  // The record of item n in a set of `count`. Keeps the order of the last epoch asked for. A set
-  // that is too small for the weights is taken in turn.
+  // Returns the record of item n in a set of `count`. Keeps the order of the last epoch asked for.
+  // A set that is too small for the weights is taken in turn.
   std::uint64_t record(std::uint64_t n, std::uint64_t count);
   // Item n's own random words, the same whichever net takes it.
   std::array<std::uint32_t, 4> random(std::uint64_t n) const;

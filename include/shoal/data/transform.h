@@ -50,8 +50,8 @@ class Transform {
   static Result<Transform> create(const TransformationParameter& param, bool training);
 
   Colour colour() const { return colour_; }
-  // The size of what apply writes. Errors (kData): smaller than the crop, not the mean's size, a
-  // wrong number of mean values.
+  // Returns the size of what apply writes. Errors (kData): smaller than the crop, not the mean's
+  // size, a wrong number of mean values.
   Result<ImageSize> output_size(const ImageSize& input) const;
   // Writes output_size(pixels.size) numbers, channel by channel. `random` decides about crop and
   // mirror: four words of its own for each item. CHECKs the size of `out`; the input has passed
@@ -59,7 +59,7 @@ class Transform {
   void apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random,
              std::span<float> out) const;
 
-  // The same in two steps, of which the second may be a device's (ops/images.h). Returns where
+  // The same in two steps, of which the second may be a device's (ops/images.h): crop returns where
   // apply would crop, and whether it would mirror.
   ImageCrop crop(const Pixels& pixels, const std::array<std::uint32_t, 4>& random) const;
   // Copies the crop's output_size(pixels.size) bytes as they lie. CHECKs that the pixels are bytes.

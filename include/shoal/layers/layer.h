@@ -116,13 +116,13 @@ class Layer {
     (void)bottom;
     return Propagates::kYes;
   }
-  // The weight of a top in the net's loss where the prototxt gives none: 1 for the first top of a
-  // loss layer.
+  // Returns the weight of a top in the net's loss where the prototxt gives none: 1 for the first
+  // top of a loss layer.
   virtual float default_loss_weight(int top) const {
     (void)top;
     return 0;
   }
-  // The lr_mult of a param that has no param {} of its own: 0 for BatchNorm's running sums.
+  // Returns the lr_mult of a param that has no param {} of its own: 0 for BatchNorm's running sums.
   virtual float default_lr_mult(int param) const {
     (void)param;
     return 1;
@@ -143,8 +143,8 @@ class Layer {
   float loss_gradient(int top) const { return gradient_scale_ * loss_weight(top); }
   // Loss layers get their first top made for them if the prototxt names none.
   virtual bool makes_missing_top() const { return false; }
-  // A top with the name of the same bottom is allowed: forward and backward work when both are one
-  // blob.
+  // Returns whether a top may have the name of the same bottom: forward and backward work when both
+  // are one blob.
   virtual bool can_be_in_place() const { return false; }
   // Data that backward looks at; what no backward needs, the net's memory plan reuses during the
   // forward pass.
@@ -169,7 +169,8 @@ class Layer {
     bool forward = true, backward = true;
   };
   virtual Replays replays() const { return {}; }
-  // The tops' data outlive a pass: inputs that a caller fills, constants filled once.
+  // Returns whether the tops' data outlive a pass: inputs that a caller fills, constants filled
+  // once.
   virtual bool keeps_tops() const { return false; }
   // forward lets the tops' data look at memory of the layer's own (Storage::bind); the net plans
   // none.
@@ -190,8 +191,8 @@ class Layer {
   virtual Status load_states(std::string_view own, const std::vector<std::string_view>& all) {
     return load_state(own.empty() ? all.front() : own);
   }
-  // The states, not params, that a forward pass leaves to the next. They are put back when a pass
-  // is to be as if it had not been.
+  // Returns the states, not params, that a forward pass leaves to the next. They are put back when
+  // a pass is to be as if it had not been.
   virtual std::span<Tensor> carried() { return {}; }
   // Names the record behind item i of the last forward: "key of source"; empty for layers without
   // records.
@@ -202,7 +203,7 @@ class Layer {
   // Products of a forward pass at the present shapes, each with its addition: of layers whose work
   // is products (convolutions, inner products); 0 for others.
   virtual std::int64_t multiply_adds() const { return 0; }
-  // Seconds that forward spent waiting for data since the layer was made.
+  // Returns the seconds that forward spent waiting for data since the layer was made.
   virtual double seconds_waited() const { return 0; }
   // Chooses the layer's kernels by the times that the context's ConvTuning has, or measures, for a
   // net that calls forward and these backward passes. Called at most once, when shapes are known
@@ -216,7 +217,7 @@ class Layer {
   // Returns the implementations that serve this layer; for --explain_ops.
   virtual std::vector<ops::Choice> choices() const;
 
-  // The learned blobs, in Caffe's order. A param's lr_mult of 0 still has a grad tensor.
+  // Returns the learned blobs, in Caffe's order. A param's lr_mult of 0 still has a grad tensor.
   const std::vector<std::unique_ptr<Blob>>& params() const { return params_; }
   // Returns false if the gradient of param i is not needed (lr_mult 0): backward need not make it.
   // Set by the net; true at first.
@@ -229,9 +230,9 @@ class Layer {
   void load_own_blobs();
 
  protected:
-  // A new param of `shape`, filled by `filler` from a random stream named after this layer and the
-  // param's index: what other layers there are does not change it, and all nets of a job start from
-  // the same.
+  // Returns a new param of `shape`, filled by `filler` from a random stream named after this layer
+  // and the param's index: what other layers there are does not change it, and all nets of a job
+  // start from the same.
   Blob& add_param(Context& ctx, const Shape& shape, const FillerParameter& filler);
   Blob& add_constant_param(const Shape& shape, float value);
   // `axis` of the prototxt counted from the front; a ConfigError that names `field` if the shape
@@ -253,7 +254,7 @@ class Layer {
 // Makes the layer that param.type() names. Throws ConfigError with the nearest known type and the
 // list of all.
 std::unique_ptr<Layer> make_layer(const LayerParameter& param);
-// The known types, in alphabetical order.
+// Returns the known types, in alphabetical order.
 std::vector<std::string> layer_types();
 
 }  // namespace shoal

@@ -25,8 +25,8 @@ struct DeployOptions {
   bool auxiliary = false;  // keep heads whose loss counts less than the largest
 };
 
-// The layers of `net` (as the readers return it) in phase TEST, without rules, rates, fillers,
-// numbers and fields of ours:
+// Returns the layers of `net` (as the readers return it) in phase TEST, without rules, rates,
+// fillers, numbers and fields of ours:
 // - data layers: Input; the size comes from crop_size, new_height and mean files, colour fields and
 //   means, or `shape`
 // - SoftmaxWithLoss, InfogainLoss: Softmax with top "prob", unless the net has one of that bottom
@@ -35,7 +35,8 @@ struct DeployOptions {
 // Throws ConfigError if the size of an input is unknown.
 NetParameter deploy_net(const NetParameter& net, const DeployOptions& options);
 
-// The text of such a net. Throws ConfigError for pooling that rounds down if `floor` says so.
+// Returns the text of such a net. Throws ConfigError for pooling that rounds down if `floor` says
+// so.
 std::string deploy_text(const NetParameter& net, FloorField floor);
 
 }  // namespace shoal

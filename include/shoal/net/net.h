@@ -80,8 +80,8 @@ class Net {
   // Returns whether the layer's shapes may differ from pass to pass though those of the inputs do
   // not: they depend on numbers (Layer::sizes_tops), of this layer or of one before it.
   bool varies(int layer) const;
-  // The layer whose forward pass does this one's too (a convolution with the ReLU behind it), or
-  // both of whose passes do (batch normalization with the Scale behind it); null: none.
+  // Returns the layer whose forward pass does this one's too (a convolution with the ReLU behind
+  // it), or both of whose passes do (batch normalization with the Scale behind it); null: none.
   const Layer* fused_into(int layer) const;
   // Returns the blob of this name, or null; the last one, if in-place layers use the name again.
   // Blobs made by inserted splits have names of their own.
@@ -91,21 +91,21 @@ class Net {
   std::span<Blob* const> outputs() const { return outputs_; }
   // Returns the outputs of which each pass makes as many numbers: means of them can be taken.
   std::span<Blob* const> outputs_of_one_size() const { return outputs_of_one_size_; }
-  // The weight of a top in the net's loss; 0: none.
+  // Returns the weight of a top in the net's loss; 0: none.
   float loss_weight(const Blob& top) const;
   std::span<const NetParam> params() const { return net_params_; }
 
-  // One pass over the layers, which first follow the data layers' next batch if it has another
+  // Passes once over the layers, which first follow the data layers' next batch if it has another
   // size. The loss is the sum of weight x top over all tops with a weight. An error is a data
   // layer's, a loss layer's, a hook's, or that of a layer which cannot follow: nothing after that
   // layer ran.
   Result<float> forward();
-  // The same in two calls: the second waits for the device, and may come after backward().
+  // Do the same in two calls: the second waits for the device, and may come after backward().
   Status run_forward();
   float loss() const;
   // Calls visit(top, weight) for each top with a weight, in the order in which loss() adds them.
   void each_loss(const std::function<void(const Tensor&, float weight)>& visit) const;
-  // The gradients of the last forward's loss: adds to the params' grads.
+  // Computes the gradients of the last forward's loss: adds to the params' grads.
   Status backward();
   // Sets the params' grads to zero, but those that backward overwrites.
   void clear_gradients();
@@ -146,9 +146,9 @@ class Net {
   // Looks from now on at the params of `other` (a test net at the train net's), by layer name.
   // Throws ConfigError.
   void share_weights(const Net& other);
-  // The net as built, with its params (and their gradients): the content of a caffemodel.
+  // Returns the net as built, with its params (and their gradients): the content of a caffemodel.
   NetParameter to_proto(bool with_gradients) const;
-  // The net as built, without numbers; splits not included.
+  // Returns the net as built, without numbers; splits not included.
   const NetParameter& definition() const;
 
   NetMemory memory() const { return memory_; }
@@ -180,8 +180,8 @@ class Net {
   Status size_tops(int layer);
   Status follow_inputs();
   Status failure_of(int layer);
-  // A sentence with the user's names for blobs, 'label', where it has those of inserted splits,
-  // 'label_data_1_split_0'.
+  // Returns the sentence with the user's names for blobs, 'label', where it has those of inserted
+  // splits, 'label_data_1_split_0'.
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;

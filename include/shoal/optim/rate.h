@@ -36,7 +36,7 @@ std::string validate(const RateOptions& options);
 // Returns s at `iteration`; `before` is s at the iteration before it (0 at the start). Policies
 // without steps keep `before`.
 std::int64_t steps_taken(const RateOptions& options, std::int64_t iteration, std::int64_t before);
-// The rate at `iteration`, after `steps` steps.
+// Returns the rate at `iteration`, after `steps` steps.
 float rate_at(const RateOptions& options, std::int64_t iteration, std::int64_t steps);
 
 // Raises the rate for a larger batch. Source: Goyal et al., "Accurate, large minibatch SGD" (2017),

@@ -127,8 +127,8 @@ SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& step, std::int64_t n
   }
 }
 
-// The same for the rule and the regularization that the step names. Both are looked at once for all
-// n elements.
+// Does the same for the rule and the regularization that the step names. Both are looked at once
+// for all n elements.
 SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& s, std::int64_t n, float* w,
                                                 const float* g, float* h, float* h2) {
   const auto run = [&]<Rule rule>() {

@@ -29,9 +29,9 @@ class RunState;
 class SolverParameter;
 class SolverState;
 
-// A net in text form. LayerParameter.origin says "path:line" of each layer.
+// Reads a net in text form. LayerParameter.origin says "path:line" of each layer.
 NetParameter read_net(const std::string& path);
-// The same from memory; `name` stands for the path in errors and origins.
+// Reads the same from memory; `name` stands for the path in errors and origins.
 NetParameter parse_net(const std::string& text, const std::string& name);
 
 // A solver in text form; nets inside it are brought up to date too. kComplete: an absent
@@ -43,19 +43,19 @@ SolverParameter read_solver(const std::string& path,
 SolverParameter parse_solver(const std::string& text, const std::string& name,
                              SnapshotPrefix prefix = SnapshotPrefix::kComplete);
 
-// A model: a binary NetParameter of BVLC, Poseidon or NVIDIA. Values of any precision end up in
-// BlobProto.data (and diff), and every blob holds as many as its shape says. Or BVLC's HDF5 file:
-// layers that have a name and blobs alone; a blob that another layer owns, and that the file leaves
-// out, has no shape and no values.
+// Reads a model: a binary NetParameter of BVLC, Poseidon or NVIDIA. Values of any precision end up
+// in BlobProto.data (and diff), and every blob holds as many as its shape says. Or BVLC's HDF5
+// file: layers that have a name and blobs alone; a blob that another layer owns, and that the file
+// leaves out, has no shape and no values.
 NetParameter read_weights(const std::string& path);
 
 // Binary, or BVLC's HDF5 file.
 SolverState read_solver_state(const std::string& path);
 RunState read_run_state(const std::string& path);
-// A mean file.
+// Reads a mean file.
 BlobProto read_blob_proto(const std::string& path);
 
-// The sizes of the axes: `shape`, or the four old fields of a blob without it.
+// Returns the sizes of the axes: `shape`, or the four old fields of a blob without it.
 std::vector<std::int64_t> blob_dims(const BlobProto& blob);
 
 std::string to_text(const google::protobuf::Message& message);

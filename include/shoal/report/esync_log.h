@@ -17,8 +17,8 @@ struct Evaluation {
   std::optional<double> accuracy{};
 };
 
-// One file's content. `local`: of a scheme with local steps, whose phases have names of their own.
-// clock.steps says what each step took.
+// Returns one file's content. `local`: it is of a scheme with local steps, whose phases have names
+// of their own. clock.steps says what each step took.
 std::string esync_round(const ClockMetrics& clock, bool local,
                         const std::optional<Evaluation>& evaluation);
 

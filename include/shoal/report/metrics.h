@@ -95,7 +95,7 @@ class MetricsWriter {
   // an earlier one of that name, and a new one begun; 0: none.
   static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run,
                                     std::int64_t first, std::uint64_t limit = 0);
-  // Each is on the disk's way when it returns: a reader meanwhile sees whole lines. Times are
+  // Each is on the way to the disk when it returns: a reader meanwhile sees whole lines. Times are
   // added to those of the lines that were there.
   Status add(const ClockMetrics& clock);
   Status add(const ScoreMetrics& score);
@@ -111,7 +111,7 @@ class MetricsWriter {
   double seconds_before_ = 0;  // of the lines that were kept
 };
 
-// The lines, without their ends. What is not finite is null.
+// Returns the lines, without their ends. What is not finite is null.
 std::string line_of(const RunMetrics& run);
 std::string line_of(const ClockMetrics& clock);
 std::string line_of(const ScoreMetrics& score);

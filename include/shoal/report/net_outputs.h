@@ -23,10 +23,10 @@ std::vector<std::string> column_names(const std::string& output, std::int64_t nu
 
 class NetOutputs {
  public:
-  // A table for each of `nets`, the train net first, with the names of its outputs' columns. Rows
-  // of an earlier run under `prefix` are kept if they are of iterations before `iteration`, from
-  // which this one goes on; so a run from 0 starts anew. Errors are kUsage: a file that cannot be
-  // written, or that has other columns.
+  // Opens a table for each of `nets`, the train net first, with the names of its outputs' columns.
+  // Rows of an earlier run under `prefix` are kept if they are of iterations before `iteration`,
+  // from which this one goes on; so a run from 0 starts anew. Errors are kUsage: a file that cannot
+  // be written, or that has other columns.
   static Result<NetOutputs> open(const std::string& prefix,
                                  const std::vector<std::vector<std::string>>& nets,
                                  std::int64_t iteration);

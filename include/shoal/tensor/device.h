@@ -120,9 +120,9 @@ class Device {
   virtual bool is_host() const = 0;
   // Throws std::bad_alloc.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
-  // The most bytes of its memory that this process had in use at one time, counted from the last
-  // reset_peak_bytes() on, or else from the start; none if the device does not count. Both: any
-  // thread; throw DeviceError.
+  // Returns the most bytes of its memory that this process had in use at one time, counted from the
+  // last reset_peak_bytes() on, or else from the start; none if the device does not count. Both:
+  // any thread; throw DeviceError.
   virtual std::optional<std::size_t> peak_bytes() const { return std::nullopt; }
   virtual void reset_peak_bytes() const {}
   virtual std::shared_ptr<Stream> make_stream() const = 0;
@@ -136,7 +136,7 @@ class Device {
   virtual const ops::Backend* backend() const { return nullptr; }
 };
 
-// The processors of this machine.
+// Returns the processors of this machine.
 const Device& cpu_device();
 
 }  // namespace shoal

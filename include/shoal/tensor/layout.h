@@ -18,7 +18,7 @@ class Layout {
  public:
   virtual ~Layout() = default;
   virtual bool equals(const Layout& other) const = 0;
-  // Bytes of a tensor of this shape, padding included.
+  // Returns the bytes of a tensor of this shape, padding included.
   virtual std::size_t bytes(const Shape& shape) const = 0;
   // Convert between the plain layout and this one in host memory: plain to packed, and packed to
   // plain.
@@ -34,8 +34,8 @@ class Layout {
   }
   // Returns whether another shape of as many numbers has them in other places.
   virtual bool depends_on_shape() const { return true; }
-  // The layout of the same kind for numbers of another shape, in which layers that keep the layout
-  // of their bottoms (Layer::keeps_layout) write tops of that shape; null: plain.
+  // Returns the layout of the same kind for numbers of another shape, in which layers that keep the
+  // layout of their bottoms (Layer::keeps_layout) write tops of that shape; null: plain.
   virtual std::shared_ptr<const Layout> like(const Shape&) const { return nullptr; }
 };
 

@@ -24,7 +24,7 @@ class Shape {
   // The size of an axis; -1 is the last. The axis must exist (CHECK).
   std::int64_t operator[](int axis) const;
   bool has_axis(int axis) const { return axis >= -axes() && axis < axes(); }
-  // The axis counted from the front; it must exist (CHECK).
+  // Returns the axis counted from the front; it must exist (CHECK).
   int canonical(int axis) const;
   // Elements of all axes, of those from `from` on, and of [from, to); an empty range counts 1.
   std::int64_t count() const { return count_; }

@@ -64,7 +64,7 @@ class Storage {
   std::uint64_t version() const { return version_; }
   // Returns the layout in which the numbers are now; null: plain.
   LayoutPtr layout() const { return away_.current ? home_.layout : nullptr; }
-  // The copy at home(); null before at() or bind() made one.
+  // Returns the copy at home(); null before at() or bind() made one.
   const std::shared_ptr<Memory>& home_memory() const { return away_.memory; }
   std::byte* home_bytes() const { return away_.memory->data() + away_.offset; }
 
@@ -75,7 +75,8 @@ class Storage {
   };
   // Returns as many bytes as required(); old content is kept only while the size is enough.
   std::byte* host(Access access);
-  // The same at `home`, whose numbers have this shape; the work that uses them goes on `stream`.
+  // Returns the same at `home`, whose numbers have this shape; the work that uses them goes on
+  // `stream`.
   std::byte* at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
                 Access access);
 
@@ -122,7 +123,7 @@ class Tensor {
  public:
   Tensor();
   explicit Tensor(const Shape& shape);
-  // A tensor over bytes that are there already, plain.
+  // Makes a tensor over bytes that are there already, plain.
   Tensor(const Shape& shape, std::shared_ptr<Memory> memory, std::size_t offset);
   Tensor(Tensor&&) = default;
   Tensor& operator=(Tensor&&) = default;
