@@ -50,12 +50,12 @@ struct CpuVariant {
   int level;
   const Backend* backend;
 };
-// The variants of this build that this processor runs, of the lowest level first.
+// Returns the variants of this build that this processor runs, of the lowest level first.
 std::span<const CpuVariant> cpu_variants();
-// The variant of the lowest level.
+// Returns the variant of the lowest level.
 const Backend& listed_backend();
 
-// The CPU's: the variant of the highest level, or the one that hold_cpu_kernels asks for.
+// Returns the CPU's: the variant of the highest level, or the one that hold_cpu_kernels asks for.
 const Backend& cpu_backend();
 // Returns whether the CPU's kernels of this build keep images in 16 bits when BFLOAT16 is asked
 // for.

@@ -13,8 +13,8 @@ namespace shoal::ops {
 // those that it has taken are not held to `kernels`; "" if the choice is good.
 std::string better_blas_kernels(CpuKernels kernels = CpuKernels::kAuto);
 
-// The name of the kernels in use, "Haswell", if this processor would run others that make more of
-// it: it has AVX-512 and they do not, or AVX2; else "".
+// Returns the name of the kernels in use, "Haswell", if this processor would run others that make
+// more of it: it has AVX-512 and they do not, or AVX2; else "".
 std::string weak_blas_kernels();
 
 // "OpenBLAS 0.3.21 for SkylakeX".

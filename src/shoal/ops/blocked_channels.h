@@ -64,9 +64,9 @@ class BlockedChannels final : public Layout {
 LayoutPtr blocked_channels(std::int64_t channels, std::int64_t inner, int block,
                            NumberType type = NumberType::kFloat32);
 
-// The layout as what it is; null if the numbers lie in another, or in plain order.
+// Returns the layout as what it is; null if the numbers lie in another, or in plain order.
 const BlockedChannels* as_blocked(const LayoutPtr& layout);
-// The type of the numbers in this layout.
+// Returns the type of the numbers in this layout.
 NumberType number_type(const LayoutPtr& layout);
 inline std::int64_t size_of(NumberType type) {
   return type == NumberType::kFloat32 ? sizeof(float) : sizeof(Bfloat16);

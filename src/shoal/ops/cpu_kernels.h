@@ -20,7 +20,8 @@ CpuKernels cpu_kernels_named(const std::string& name);
 // (blas_kernels.h). Throws DeviceError if this build or this processor has no such kernels.
 void hold_cpu_kernels(CpuKernels kernels);
 CpuKernels held_cpu_kernels();
-// The level of x86-64 (base/processor.h) of our own kernels that ops use; 1 on other machines.
+// Returns the level of x86-64 (base/processor.h) of our own kernels that ops use; 1 on other
+// machines.
 int cpu_kernels_level();
 
 // "own for x86-64-v4, OpenBLAS 0.3.21 for SkylakeX", and so on for each library; the kernels that

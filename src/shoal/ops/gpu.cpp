@@ -31,7 +31,7 @@ const Found& found() {
   return once;
 }
 
-// All of the machine.
+// Returns all GPUs of the machine.
 const std::deque<shoal::cuda::CudaDevice>& devices() {
   static const std::deque<shoal::cuda::CudaDevice> all = [] {
     std::deque<shoal::cuda::CudaDevice> made;

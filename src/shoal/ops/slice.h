@@ -19,7 +19,7 @@ void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y);
 // The box of y that has x's shape and starts at `to` becomes x; what lies round it stays.
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to);
 
-// An offset of `at` on one axis and 0 on the others.
+// Returns an offset of `at` on one axis and 0 on the others.
 inline std::vector<std::int64_t> along(const Shape& shape, int axis, std::int64_t at) {
   std::vector<std::int64_t> offset(static_cast<std::size_t>(shape.axes()));
   offset[static_cast<std::size_t>(axis)] = at;

@@ -87,7 +87,7 @@ PassSet both(const PassSet& a, const PassSet& b) {
   return {a.forward && b.forward, a.data && b.data, a.weights && b.weights};
 }
 
-// A context of its own, whose scratch ends with it.
+// Returns the options of a context of its own, whose scratch ends with it.
 Context::Options options_like(const Context& ctx) {
   return {.device = &ctx.device(),
           .threads = ctx.threads(),

@@ -51,8 +51,8 @@ class ConvTuning {
   // than 0.9 of its time: less is noise, or lost to images in another order. Warns if the kernel
   // that was chosen is not here.
   void measure(const ConvDesc& desc, const Context& ctx, const PassSet& use);
-  // The choice of this processor; null: none is there, or there is no such kernel here. Good until
-  // add() or measure().
+  // Returns the choice of this processor; null: none is there, or there is no such kernel here.
+  // Good until add() or measure().
   const TunedConv* find(const ConvDesc& desc, const Context& ctx, const PassSet& use) const;
   int measured() const { return measured_; }   // shapes, by this object
   double seconds() const { return seconds_; }  // that this took
@@ -72,7 +72,7 @@ class ConvTuning {
 // forward pass if the net's passes have one to the weights.
 double time_pass(ConvKernel& kernel, const ConvDesc& desc, const Trial& trial, Context& ctx);
 
-// The processor and the level of our own kernels, as the text names them.
+// Returns the processor and the level of our own kernels, as the text names them.
 std::string tuned_processor();
 
 }  // namespace shoal::ops

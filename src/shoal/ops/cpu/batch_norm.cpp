@@ -136,7 +136,8 @@ class BatchNorm final : public BatchNormKernel {
     SumTarget g_factor, g_shift;
   };
 
-  // The sums of the gradient, and of it times the centered input; puts those that are asked for.
+  // Returns the sums of the gradient, and of it times the centered input; puts those that are asked
+  // for.
   PairSums add_up(const Backward& to, std::int64_t c, const Normal& n) const {
     PairSums sums;
     each_block(c, [&](std::int64_t at, std::int64_t count) {
@@ -148,8 +149,8 @@ class BatchNorm final : public BatchNormKernel {
     return sums;
   }
 
-  // The gradient of what the ReLU got, of `count` numbers from `at` on: of what follows it, in
-  // `block`; that of the call itself where there is no ReLU.
+  // Returns the gradient of what the ReLU got, of `count` numbers from `at` on: of what follows it,
+  // in `block`; that of the call itself where there is no ReLU.
   static const float* before_relu(const Backward& to, std::int64_t c, const Normal& n,
                                   std::int64_t at, std::int64_t count, float* block) {
     if (!to.relu) return to.slope + at;

@@ -32,7 +32,8 @@ class Blocks {
 
   using Sums = BlockSums<kBlock>;
 
-  // The numbers of a block's channels, of C in plain order; `rest` for channels that are not there.
+  // Returns the numbers of a block's channels, of C in plain order; `rest` for channels that are
+  // not there.
   Floats channels_of(const float* numbers, std::int64_t block, float rest) const {
     Floats found = Floats{} + rest;
     if (numbers != nullptr)
@@ -165,7 +166,7 @@ struct Backward {
             is_normalized ? Floats{} + 1 : inverse, inverse, blocks.channels_of(factor, b, 1),
             blocks.channels_of(shift, b, 0)};
   }
-  // The gradient of what the ReLU got, and the normalized number, at place i.
+  // Returns the gradient of what the ReLU got, and the normalized number, at place i.
   Two<Floats> at(std::int64_t i, const Channels& c) const {
     const Floats g = load_block<kBlock>(slope + i);
     if (in == nullptr) return {g, Floats{}};

@@ -9,10 +9,10 @@
 
 namespace shoal::ops::cpu {
 
-// The description with two axes at least; a missing outer one has size 1.
+// Returns the description with two axes at least; a missing outer one has size 1.
 ConvDesc with_two_axes(ConvDesc desc);
 
-// The numbers of dw, to which backward adds: zeros if it is to overwrite them.
+// Returns the numbers of dw, to which backward adds: zeros if it is to overwrite them.
 float* sums_of(const ConvDesc& desc, Tensor& dw);
 
 // Returns whether every window is one place and moves by one: then x is its own columns, and

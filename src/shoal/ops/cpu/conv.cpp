@@ -82,7 +82,7 @@ class Conv final : public ConvKernel {
   }
 
  private:
-  // Floats of columns of one thread; backward by channel: of one channel.
+  // Returns the floats of columns of one thread; backward by channel: of one channel.
   std::int64_t forward_block() const {
     return direct_ ? 0 : depth_ * block_rows_ * row_width(desc_);
   }

@@ -23,7 +23,7 @@ std::int64_t input_row(const ConvDesc& desc, std::int64_t tap, std::int64_t row)
   return result;
 }
 
-// The usual case, one outer axis, without the divisions.
+// Serves the usual case, one outer axis, without the divisions.
 std::int64_t input_row_2d(const WindowAxis& axis, std::int64_t tap, std::int64_t row) {
   const std::int64_t at = row * axis.stride - axis.pad + tap * axis.dilation;
   return at < 0 || at >= axis.in ? -1 : at;

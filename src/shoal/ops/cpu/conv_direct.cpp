@@ -149,7 +149,7 @@ class Direct final : public ConvKernel {
                 }
               });
   }
-  // Numbers of a plane without its border.
+  // Returns the numbers of a plane without its border.
   std::int64_t in_plane(const WindowProduct& product) const {
     return &product == &forward_ ? desc_.in_count() : desc_.out_count();
   }

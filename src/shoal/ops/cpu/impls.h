@@ -21,7 +21,7 @@ extern const LrnImpl kLrn;
 extern const BatchNormImpl kBatchNorm;
 extern const SoftmaxImpl kSoftmax;
 
-// The part of kPool that does the methods kSampled and kExpected.
+// Makes the part of kPool that does the methods kSampled and kExpected.
 std::unique_ptr<PoolKernel> make_weighted_pool(const PoolDesc& desc);
 
 template <class Desc>
@@ -34,8 +34,8 @@ std::unique_ptr<Kernel> make_kernel(const Desc& desc, Context&) {
   return std::make_unique<Made>(desc);
 }
 
-// The sum of n numbers in kLanes interleaved parts, which is faster and more exact than adding them
-// one after the other.
+// Returns the sum of n numbers in kLanes interleaved parts, which is faster and more exact than
+// adding them one after the other.
 inline float sum(const float* x, std::int64_t n) {
   float lanes[kLanes] = {}, total = 0;
   for (std::int64_t i = add_in_lanes(lanes, 0, n, [=](std::int64_t at) { return x[at]; }); i < n;

@@ -46,7 +46,7 @@ void for_rows(Context& ctx, const ClassDesc& desc, F f) {
                });
 }
 
-// The number of class c at an item.
+// Returns the number of class c at an item.
 std::int64_t element(const ClassDesc& desc, std::int64_t item, std::int64_t c) {
   return (item / desc.inner * desc.classes + c) * desc.inner + item % desc.inner;
 }

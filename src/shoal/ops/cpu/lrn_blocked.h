@@ -15,7 +15,7 @@ class BlockedLrn {
   bool serves(const Tensor& x) const {
     return as_blocked(x.layout(), desc_.channels, places_) != nullptr;
   }
-  // Floats of scratch for one thread.
+  // Returns the floats of scratch for one thread.
   std::int64_t room() const;
   void forward(Context& ctx, const Tensor& x, Tensor& y) const;
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) const;

@@ -31,7 +31,7 @@ void parallel_for(int threads, std::int64_t n, std::int64_t grain, F f) {
 // A grain for loops that do a few instructions an element: below it a second thread costs more than
 // it brings.
 inline constexpr std::int64_t kElementGrain = 16384;
-// The same for units of so many elements each.
+// Returns the same for units of so many elements each.
 inline std::int64_t grain_of(std::int64_t elements) {
   return (kElementGrain - 1) / std::max<std::int64_t>(1, elements) + 1;
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kNoWinner = 255;
 
-// The outputs whose windows hold an input of an axis: [begin, end).
+// Returns the outputs whose windows hold an input of an axis: [begin, end).
 Taps outputs_at(const WindowAxis& axis, std::int64_t input) {
   const std::int64_t place = input + axis.pad;
   const std::int64_t begin = place < axis.kernel ? 0 : (place - axis.kernel) / axis.stride + 1;

@@ -14,7 +14,7 @@ namespace shoal::ops::cpu {
 class BlockedPool {
  public:
   explicit BlockedPool(const PoolDesc& desc);
-  // The layout in which x lies now, if it is one that forward takes; else null.
+  // Returns the layout in which x lies now, if it is one that forward takes; else null.
   const BlockedChannels* serves(const Tensor& x) const;
   // Writes y in blocks, too.
   void forward(Context& ctx, const Tensor& x, Tensor& y);

@@ -89,7 +89,7 @@ struct NumberColumns {
   std::int64_t dim;
   N* terms = nullptr;
 
-  // The sums of rows first, first + step ... before `last`, of a pack.
+  // Adds up rows first, first + step ... before `last`, of a pack.
   __host__ __device__ void add(std::int64_t first, std::int64_t last, int step, std::int64_t pack,
                                Sum (&result)[kLanes]) const {
     constexpr int kAtOnce = 4, kBurst = 4;  // rows that are read together; times that, in float32

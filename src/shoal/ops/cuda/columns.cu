@@ -38,7 +38,7 @@ struct Windows {
     return place;
   }
 
-  // The output that looks at input `place` at tap `tap`; -1: none does.
+  // Returns the output that looks at input `place` at tap `tap`; -1: none does.
   __host__ __device__ int output(int place, int tap) const {
     int o = 0, scale = 1;
     for (int i = axes - 1; i >= 0; --i) {

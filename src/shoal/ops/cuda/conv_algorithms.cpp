@@ -13,9 +13,9 @@
 namespace shoal::ops::cuda {
 namespace {
 
-// Bytes of workspace that an algorithm may take: a part of the GPU's memory, since a net needs it
-// once for all its layers. With 256 MiB, no algorithm for the weights of AlexNet's conv1 with 256
-// images fits.
+// Returns the bytes of workspace that an algorithm may take: a part of the GPU's memory, since a
+// net needs it once for all its layers. With 256 MiB, no algorithm for the weights of AlexNet's
+// conv1 with 256 images fits.
 std::size_t most_workspace(const Context& ctx) {
   std::size_t available = 0, total = 0;
   shoal::cuda::check(static_cast<const shoal::cuda::CudaDevice&>(ctx.device())
@@ -127,7 +127,7 @@ bool can_measure(const ConvDesc& desc, const Context& ctx, std::size_t workspace
   return available / 2 > Operands::bytes(desc, workspace);
 }
 
-// The fastest, whose time is added to `ms`.
+// Returns the fastest, whose time is added to `ms`.
 const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const DnnConv& conv,
                              ConvPass pass, std::span<const ConvAlgorithm> algorithms, double& ms) {
   std::size_t workspace = 0;
@@ -149,7 +149,8 @@ const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const Dnn
   return *best;
 }
 
-// The algorithms for tensors in one order; `ms` gets the time of the three passes, if measured.
+// Returns the algorithms for tensors in one order; `ms` gets the time of the three passes, if
+// measured.
 ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx, bool channels_last, double& ms) {
   const Dnn& dnn = dnn_functions(ctx);
   const DnnConv conv(dnn, desc, channels_last, ctx.precision());

@@ -94,7 +94,7 @@ class ConvCudnn final : public ConvKernel {
     return {algorithms_.workspace() == 0 ? nullptr : at,
             is_short() ? at + workspace_end() : nullptr};
   }
-  // The weights as the library reads them.
+  // Returns the weights as the library reads them.
   const void* rounded(Context& ctx, const float* weights, void* room) const {
     if (!is_short()) return weights;
     shorten(ctx, type_, w_count_, weights, room);

@@ -75,8 +75,8 @@ const DeviceLayout& as_device_layout(const Layout& layout) {
   return static_cast<const DeviceLayout&>(layout);
 }
 
-// Numbers in plain order, or with channels last, as the matrices whose transposes lie the other
-// way.
+// Describes numbers in plain order, or with channels last, as the matrices whose transposes lie the
+// other way.
 Matrices plain_matrices(const DeviceLayout& layout, const Shape& shape) {
   return {shape.count() / (layout.channels * layout.inner), layout.channels, layout.inner};
 }

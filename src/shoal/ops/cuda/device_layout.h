@@ -35,13 +35,13 @@ LayoutPtr channels_last(std::int64_t channels, std::int64_t inner,
                         ElementType type = ElementType::kFloat32);
 inline LayoutPtr plain_order(ElementType type) { return channels_last(1, 1, type); }
 
-// The layout as what it is; null if the numbers are in plain order. Each layout of these devices is
-// a DeviceLayout.
+// Returns the layout as what it is; null if the numbers are in plain order. Each layout of these
+// devices is a DeviceLayout.
 const DeviceLayout* as_channels_last(const LayoutPtr& layout);
 ElementType type_of(const LayoutPtr& layout);
 
-// The layout in which all tensors are, for an op that takes each number alone. If they differ: in
-// plain order, of 16 bits if all are.
+// Returns the layout in which all tensors are, for an op that takes each number alone. If they
+// differ: in plain order, of 16 bits if all are.
 LayoutPtr common_layout(std::span<const Tensor* const> tensors);
 template <class... Others>
 LayoutPtr common_layout(const Tensor& first, const Others&... others) {

@@ -16,14 +16,14 @@ std::vector<WindowAxis> axes_of(const ConvDesc& desc) {
   return axes;
 }
 
-// One number of each axis.
+// Returns one number of each axis.
 std::vector<int> each_axis(const ConvDesc& desc, std::int64_t WindowAxis::*number) {
   std::vector<int> numbers;
   for (const WindowAxis& axis : axes_of(desc)) numbers.push_back(static_cast<int>(axis.*number));
   return numbers;
 }
 
-// Two sizes and one number of each axis.
+// Returns two sizes and one number of each axis.
 std::vector<int> sizes(std::int64_t first, std::int64_t second, const ConvDesc& desc,
                        std::int64_t WindowAxis::*number) {
   std::vector<int> all = each_axis(desc, number);

@@ -25,9 +25,9 @@ class DnnConv {
   // gradients are in that order, of two axes. They are of the precision's type.
   DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last, Precision precision);
 
-  // The algorithms that give the same bits in every run, round as the precision says and take no
-  // more than `most` bytes of workspace, in cuDNN's order: the first is the one that it expects to
-  // be the fastest, which depends on the description, the GPU and the library alone.
+  // Returns the algorithms that give the same bits in every run, round as the precision says and
+  // take no more than `most` bytes of workspace, in cuDNN's order: the first is the one that it
+  // expects to be the fastest, which depends on the description, the GPU and the library alone.
   std::vector<ConvAlgorithm> algorithms(cudnnHandle_t handle, ConvPass pass,
                                         std::size_t most) const;
 

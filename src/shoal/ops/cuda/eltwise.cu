@@ -12,7 +12,7 @@
 namespace shoal::ops::cuda {
 namespace {
 
-// The layout in which all of x are, and g, if the call reads it.
+// Returns the layout in which all of x are, and g, if the call reads it.
 LayoutPtr layout_of(Tensors x, const Tensor* g = nullptr) {
   std::vector<const Tensor*> all(x.begin(), x.end());
   if (g != nullptr) all.push_back(g);

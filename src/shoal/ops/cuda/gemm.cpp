@@ -56,7 +56,7 @@ class Inputs {
   const ElementType type_;
 };
 
-// The tensor in plain order, of the type that it has.
+// Returns the tensor in plain order, of the type that it has.
 Operand operand(Context& ctx, const Tensor& x) {
   const ElementType type = type_of(x.layout());
   return {x.read(ctx, plain_order(type)), type};

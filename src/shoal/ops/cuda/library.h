@@ -10,14 +10,14 @@
 
 namespace shoal::ops::cuda {
 
-// The files that lib`name` of CUDA may be, likeliest first: of version `major`, then of any; where
-// the loader looks, then in the toolkit's own folder.
+// Returns the files that lib`name` of CUDA may be, likeliest first: of version `major`, then of
+// any; where the loader looks, then in the toolkit's own folder.
 std::vector<std::string> library_files(const std::string& name, int major);
 
 // It stays loaded until the program ends.
 class Library {
  public:
-  // The first of `files` that can be loaded.
+  // Loads the first of `files` that can be loaded.
   explicit Library(std::span<const std::string> files);
 
   // Points `function` to the library's function of this name, or notes that there is none.

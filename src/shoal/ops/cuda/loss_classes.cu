@@ -26,7 +26,7 @@ struct Items {
         inner(desc.inner),
         classes(desc.classes) {}
 
-  // The class of an item, or -1 for one that counts nothing.
+  // Returns the class of an item, or -1 for one that counts nothing.
   __host__ __device__ std::int64_t label(std::int64_t item) const {
     const float value = labels[item];
     if (value == ignore || !(value >= 0 && value < static_cast<float>(count)) ||

@@ -8,7 +8,7 @@
 
 namespace shoal::ops::cuda {
 
-// The device's copy of a tensor, in this layout, whose numbers are float32.
+// Returns the device's copy of a tensor, in this layout, whose numbers are float32.
 inline const float* read(Context& ctx, const Tensor& x, const LayoutPtr& layout = nullptr) {
   CHECK(type_of(layout) == ElementType::kFloat32);
   return reinterpret_cast<const float*>(x.read(ctx, layout));

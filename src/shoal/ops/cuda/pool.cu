@@ -296,7 +296,7 @@ class Pool final : public PoolKernel {
     else
       work(reinterpret_cast<std::int32_t*>(winners));
   }
-  // The last forward's winners, if the description wants them kept.
+  // Returns the last forward's winners, if the description wants them kept.
   std::byte* kept() const { return winners_ ? winners_->data() : nullptr; }
   // They, or else found again in the scratch.
   std::byte* winners_of(Context& ctx, const Tensor& x) const {

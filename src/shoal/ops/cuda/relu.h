@@ -13,7 +13,7 @@ struct Relu {
     if (slope == 0) return x < 0 ? 0.0f : x;  // a NaN stays
     return x > 0 ? x : slope * x;
   }
-  // The gradient before it, of that behind it, where it got x.
+  // Returns the gradient before it, of that behind it, where it got x.
   __host__ __device__ float backward(float x, float dy) const {
     return !is_wanted || x > 0 ? dy : slope * dy;
   }

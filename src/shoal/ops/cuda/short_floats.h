@@ -9,7 +9,8 @@
 
 namespace shoal::ops::cuda {
 
-// Bytes of `count` numbers of 16 bits, so that what follows is aligned for the libraries.
+// Returns the bytes of `count` numbers of 16 bits, so that what follows is aligned for the
+// libraries.
 inline std::size_t short_bytes(std::int64_t count) {
   return (static_cast<std::size_t>(count) * 2 + 255) / 256 * 256;
 }

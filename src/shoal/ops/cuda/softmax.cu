@@ -35,7 +35,7 @@ struct Columns {
   Divisor inner, classes;
 };
 
-// The channels of a place follow each other closely enough to be read together.
+// Returns whether the channels of a place follow each other closely enough to be read together.
 bool are_rows(const SoftmaxDesc& desc) { return desc.inner < 8; }
 
 void forward_rows(Context& ctx, const SoftmaxDesc& desc, const float* in, float* out) {

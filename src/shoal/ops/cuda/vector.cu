@@ -62,7 +62,7 @@ void sum_pieces(Context& ctx, const char* name, const Pieces<const float>& piece
       Add(), [=] __host__ __device__(std::int64_t row, double sum) { sums[row] = sum; });
 }
 
-// The tensor's float32 numbers, in the order that they are in.
+// Returns the tensor's float32 numbers, in the order that they are in.
 const float* read_any_order(Context& ctx, const Tensor& x) {
   const LayoutPtr layout = type_of(x.layout()) == ElementType::kFloat32 ? x.layout() : nullptr;
   return reinterpret_cast<const float*>(x.read(ctx, layout));

@@ -110,7 +110,7 @@ class Conv final : public ConvKernel {
   }
 
   std::size_t packed_bytes() const { return passes_.forward->desc.weights_desc().get_size(); }
-  // The weights in the order of the forward pass, made anew when they have changed.
+  // Returns the weights in the order of the forward pass, made anew when they have changed.
   const void* packed_for_forward(Context& ctx, const Tensor& w, std::byte* scratchpad) {
     const std::uint64_t version = w.storage()->version();
     if (packed_ && packed_from_ == w.storage() && packed_version_ == version)

@@ -30,7 +30,7 @@ class ThreadsOf {
   int before_;
 };
 
-// The block of channels that the library's kernels work on here: 16 with AVX-512, else 8.
+// Returns the block of channels that the library's kernels work on here: 16 with AVX-512, else 8.
 int channel_block();
 
 // Tells whether products of 16 bits take as long here as float32 by Winograd's algorithm, or
