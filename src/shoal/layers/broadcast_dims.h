@@ -6,8 +6,8 @@
 
 namespace shoal {
 
-// The axes of `shape` that a param spans: num_axes of them from `axis` on, -1: to the last, 0:
-// none, a single number. Throws ConfigError, naming `layer`, for axes that are not there.
+// Returns the axes of `shape` that a param spans: num_axes of them from `axis` on, -1: to the last,
+// 0: none, a single number. Throws ConfigError, naming `layer`, for axes that are not there.
 Shape spanned_axes(const LayerParameter& layer, const Shape& shape, int axis, int num_axes);
 
 // `numbers`, called `name`, against `blob`: its sizes must be those of blob's axes from `axis` on;

@@ -12,7 +12,7 @@ namespace shoal {
 // ConfigError, which names both shapes, unless there are as many labels as items.
 ops::ClassDesc class_desc(const LayerParameter& param, const Blob& scores, int axis,
                           const Blob& labels, std::optional<int> ignore);
-// The same for scores with all axes after the first as classes: (N, ...) with N labels.
+// Returns the same for scores with all axes after the first as classes: (N, ...) with N labels.
 ops::ClassDesc flat_class_desc(const LayerParameter& param, const Blob& scores, const Blob& labels);
 
 // Checks all labels before they are used and returns how many count. If one is no class, notes it

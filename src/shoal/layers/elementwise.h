@@ -27,8 +27,8 @@ class Elementwise final : public Layer {
   Tensor kept_;  // the bottom as it was, where the top took its place and backward reads it
 };
 
-// The natural logarithm of the `base` of Exp and Log: -1 stands for e. Throws ConfigError unless
-// base is -1 or above 0.
+// Returns the natural logarithm of the `base` of Exp and Log: -1 stands for e. Throws ConfigError
+// unless base is -1 or above 0.
 float log_of_base(const LayerParameter& param, float base);
 
 // Fails the pass of a layer that works in place in phase TEST, where no copy of the bottom is kept

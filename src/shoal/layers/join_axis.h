@@ -7,8 +7,8 @@
 
 namespace shoal {
 
-// The axis that the prototxt names: `axis`, or the older unsigned `old_axis` called `old_name`.
-// Throws ConfigError if both are there.
+// Returns the axis that the prototxt names: `axis`, or the older unsigned `old_axis` called
+// `old_name`. Throws ConfigError if both are there.
 inline int join_axis(const LayerParameter& layer, bool has_axis, int axis, bool has_old,
                      std::uint32_t old_axis, const char* old_name) {
   if (has_axis && has_old)

@@ -5,8 +5,8 @@
 
 namespace shoal {
 
-// The logarithm of (shift + scale x) to `base`. Throws ConfigError unless base is -1 (e) or above
-// 0, and not 1.
+// Computes the logarithm of (shift + scale x) to `base`. Throws ConfigError unless base is -1 (e)
+// or above 0, and not 1.
 std::unique_ptr<Layer> make_Log(const LayerParameter& param) {
   const LogParameter& log = param.log_param();
   const float log_base = log_of_base(param, log.base());

@@ -17,8 +17,8 @@ ops::PoolDesc::Method pool_method(ProtoMethod method, bool training) {
   }
 }
 
-// The coins of a pooling's forward pass with so many outputs: the context's next random numbers,
-// which it then has passed if the method draws any.
+// Returns the coins of a pooling's forward pass with so many outputs: the context's next random
+// numbers, which it then has passed if the method draws any.
 inline Random::State take_coins(Context& ctx, ops::PoolDesc::Method method, std::int64_t outputs) {
   const Random::State coins = ctx.random().state();
   if (method == ops::PoolDesc::Method::kSampled)

@@ -180,7 +180,7 @@ Tensor* Recurrent::gradient(int param) const {
   return param_propagates(param) ? &params()[static_cast<std::size_t>(param)]->grad : nullptr;
 }
 
-// The numbers of the states, one after the other.
+// Saves the numbers of the states, one after the other.
 std::string Recurrent::save_state() const {
   std::string state;
   for (const Tensor& one : final_)

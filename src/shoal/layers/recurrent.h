@@ -65,7 +65,7 @@ class Recurrent : public Layer {
                              Tensor& out_grad, const Tensor* h_grad, Tensor& in_grad) = 0;
   // Products of one step of the cell.
   virtual std::int64_t cell_multiply_adds() const { return 0; }
-  // A param's gradient; null if it does not learn.
+  // Returns a param's gradient; null if it does not learn.
   Tensor* gradient(int param) const;
   int cell_params() const { return has_static_ ? 4 : 3; }  // the index of the first
 

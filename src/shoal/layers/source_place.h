@@ -36,7 +36,7 @@ class SourcePlace {
   // ConfigError.
   void begin(const Layer& layer, const Context& ctx, const Source& source);
 
-  // The source or this net's part of it. Throws ConfigError if it is not there.
+  // Returns the source or this net's part of it. Throws ConfigError if it is not there.
   std::string path() const { return reads_part() ? own_part() : whole_source(); }
   SequenceOptions sequence() const;
   std::uint64_t n() const { return n_; }  // of the first record that the net has not used

@@ -17,8 +17,8 @@ using Values = google::protobuf::RepeatedField<std::uint32_t>;
 
 using Given = std::optional<std::int64_t>;
 
-// One value an axis: from the repeated field `all`, or from the pair _h and _w, which are for two
-// axes; `value` where nothing is given.
+// Returns one value an axis: from the repeated field `all`, or from the pair _h and _w, which are
+// for two axes; `value` where nothing is given.
 std::vector<std::int64_t> spread(const LayerParameter& param, const char* field, int axes,
                                  const Values& all, Given h, Given w, std::int64_t value) {
   if (h || w) {

@@ -48,8 +48,8 @@ class ConvolutionBase : public Layer {
   void choose(Context& ctx);
   // Is called when conv_ is another kernel.
   virtual void kernel_changed() {}
-  // The axes' in and out as the convolution has them, for a bottom of this layer; returns the top's
-  // spatial sizes.
+  // Sets the axes' in and out as the convolution has them, for a bottom of this layer; returns the
+  // top's spatial sizes.
   virtual std::vector<std::int64_t> slide(const Shape& bottom,
                                           std::vector<ops::WindowAxis>& axes) const = 0;
   // Returns true for Deconvolution: the bottom is what the convolution makes.

@@ -8,8 +8,9 @@
 namespace shoal {
 namespace {
 
-// The tensor's layout, if layers that keep layouts write their tops in it, too: it is a layout for
-// every shape, and it takes fewer bytes than the plain one or the kernels of the host know it.
+// Returns the tensor's layout, if layers that keep layouts write their tops in it, too: it is a
+// layout for every shape, and it takes fewer bytes than the plain one or the kernels of the host
+// know it.
 LayoutPtr kept_layout(const BlobLayouts& layouts, const Tensor& tensor) {
   const auto found = layouts.find(tensor.storage().get());
   if (found == layouts.end() || found->second->depends_on_shape()) return nullptr;
@@ -24,7 +25,7 @@ bool has_own(const Layer& layer, LayoutPtr KernelNeeds::*which) {
   });
 }
 
-// The layouts that kernels ask for.
+// Returns the layouts that kernels ask for.
 BlobLayouts ask_kernels(const Net& net) {
   BlobLayouts layouts;
   const auto keep_in = [&](const LayoutPtr& layout, const Tensor& tensor) {

@@ -12,10 +12,10 @@ class Net;
 
 using BlobLayouts = std::unordered_map<const Storage*, LayoutPtr>;
 
-// The layout in which each storage will be written, where that is not the plain one. Gives storages
-// the size with padding.
+// Returns the layout in which each storage will be written, where that is not the plain one. Gives
+// storages the size with padding.
 BlobLayouts layouts_of(const Net& net);
-// The bytes that the tensor takes then: fewer than plain ones, if its layout has such.
+// Returns the bytes that the tensor takes then: fewer than plain ones, if its layout has such.
 std::size_t bytes_in(const BlobLayouts& layouts, const Tensor& tensor);
 
 }  // namespace shoal

@@ -41,8 +41,8 @@ bool is_one_of(std::string_view type, std::span<const std::string_view> types) {
 }
 bool is_data(const LayerParameter& layer) { return is_one_of(layer.type(), kDataTypes); }
 
-// The type that shows what a loss was computed from; "" for other losses; nothing for layers that
-// are no loss.
+// Returns the type that shows what a loss was computed from; "" for other losses; nothing for
+// layers that are no loss.
 std::optional<std::string> shown_as(const LayerParameter& layer) {
   if (layer.type() == "SoftmaxWithLoss" || layer.type() == "InfogainLoss") return "Softmax";
   if (layer.type() == "SigmoidCrossEntropyLoss") return "Sigmoid";
@@ -97,7 +97,7 @@ Dims dummy_dims(const DummyDataParameter& param, int top) {
   return {at(param.num()), at(param.channels()), at(param.height()), at(param.width())};
 }
 
-// The shape of a data layer's top, batch included.
+// Returns the shape of a data layer's top, batch included.
 Dims top_dims(const LayerParameter& layer, int top, const DeployOptions& options) {
   const std::int64_t batch = std::max<std::int64_t>(options.batch, 1);
   Dims dims;
@@ -150,7 +150,7 @@ bool has_name(const NetParameter& net, const std::string& name) {
   });
 }
 
-// The layer that takes the place of a loss layer: `shown` is Softmax or Sigmoid.
+// Returns the layer that takes the place of a loss layer: `shown` is Softmax or Sigmoid.
 LayerParameter head_of(const LayerParameter& loss, const std::string& shown,
                        const NetParameter& net) {
   LayerParameter layer;

@@ -11,8 +11,8 @@ namespace shoal {
 // `stage` present, no `not_stage` present.
 bool rule_matches(const NetStateRule& rule, const NetState& state);
 
-// The layers of `net` that belong to its state, each with its phase filled in. Throws ConfigError
-// for a layer with both include and exclude rules.
+// Returns the layers of `net` that belong to its state, each with its phase filled in. Throws
+// ConfigError for a layer with both include and exclude rules.
 NetParameter filter_net(const NetParameter& net);
 
 // "stage 'dumy' is in no rule of net 'x'; did you mean 'dummy'?", of the first stage of the net's

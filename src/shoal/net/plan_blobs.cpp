@@ -32,7 +32,8 @@ namespace {
 
 double megabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-// The bytes that a layer's kernels work in and keep, if they compute by Winograd's algorithm.
+// Returns the bytes that a layer's kernels work in and keep, if they compute by Winograd's
+// algorithm.
 std::int64_t winograd_bytes(const Layer& layer) {
   std::int64_t floats = 0;
   for (const ops::Choice& choice : layer.choices()) {
@@ -43,7 +44,7 @@ std::int64_t winograd_bytes(const Layer& layer) {
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
-// The step at which most bytes are in use.
+// Returns the step at which most bytes are in use.
 int fullest_step(const std::vector<Lifetime>& lifetimes) {
   std::size_t most = 0;
   int fullest = 0;
