@@ -26,13 +26,13 @@ class DatumFile {
   std::uint64_t size() const { return size_; }
   std::int64_t changed_ns() const { return changed_ns_; }  // modification time
 
-  // The record at `offset`, number `number` in messages. Reads ahead in large blocks if `ahead`.
-  // The views are good until the next call.
+  // Returns the record at `offset`, number `number` in messages. Reads ahead in large blocks if
+  // `ahead`. The views are good until the next call.
   Result<RecordView> read(std::uint64_t offset, std::uint64_t number, bool ahead);
-  // Bytes the record at `offset` takes in the file, checked as read() does but for the body, which
-  // is not read.
+  // Returns the bytes the record at `offset` takes in the file, checked as read() does but for the
+  // body, which is not read.
   Result<std::uint64_t> extent(std::uint64_t offset, std::uint64_t number);
-  // The offsets of all records.
+  // Returns the offsets of all records.
   Result<std::vector<std::uint64_t>> scan();
 
  private:

@@ -45,7 +45,7 @@ class LmdbPages {
   void rewind();
   // Returns the place of the next record in order; nothing after the last one.
   Result<std::optional<Place>> next_place();
-  // The record there. The views are good until the next call of any kind.
+  // Returns the record there. The views are good until the next call of any kind.
   Result<RecordView> record(const Place& place);
 
  private:

@@ -45,7 +45,7 @@ void write_row(const Row<T>& row, const float* mean, float scale) {
   }
 }
 
-// A number in [0, n) from one random word.
+// Returns a number in [0, n) from one random word.
 int below(std::uint32_t word, int n) {
   return static_cast<int>(std::uint64_t{word} * static_cast<std::uint64_t>(n) >> 32);
 }

@@ -18,13 +18,13 @@ constexpr std::string_view kBlanks = " \t\r\n";
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
-  // The next word, or "" at the end.
+  // Returns the next word, or "" at the end.
   std::string_view next() {
     skip_blanks();
     return take(rest_.find_first_of(kBlanks));
   }
-  // The rest of the line, or, if that is blank, the next line with words; without blanks around
-  // it.
+  // Returns the rest of the line, or, if that is blank, the next line with words; without blanks
+  // around it.
   std::string_view next_line() {
     skip_blanks();
     const std::string_view line = take(rest_.find('\n'));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kColours = 3;
 
-// The numbers that are subtracted from those of an input of `side` x `side` pixels.
+// Returns the numbers that are subtracted from those of an input of `side` x `side` pixels.
 Result<std::vector<float>> mean_of_input(const Transform& transform, int side) {
   const Tensor mean = transform.mean();
   const std::span<const float> values = mean.host();
@@ -40,7 +40,7 @@ Result<std::vector<float>> mean_of_input(const Transform& transform, int side) {
   return input;
 }
 
-// A number below `count`, which has 32 bits.
+// Returns a number below `count`, which has 32 bits.
 std::uint64_t pick_below(std::uint64_t count, std::uint32_t high, std::uint32_t low) {
   return (high * count + (low * count >> 32)) >> 32;
 }
