@@ -10,7 +10,7 @@ namespace shoal {
 // Eight bytes a step by tables, on any machine.
 std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before);
 
-// The instruction of SSE4.2, on three parts at once. Only where has_crc32c_instruction().
+// Computes by the instruction of SSE4.2, on three parts at once. Needs has_crc32c_instruction().
 std::uint32_t crc32c_by_instruction(std::string_view bytes, std::uint32_t before);
 bool has_crc32c_instruction();
 

@@ -86,7 +86,8 @@ bool wait_for_bytes(int fd, std::chrono::steady_clock::time_point deadline) {
   return true;
 }
 
-// All that comes through a pipe until its writers have gone. An error if nothing comes for long.
+// Reads all that comes through a pipe until its writers have gone. Returns an error if nothing
+// comes for long.
 Status read_pipe(int fd, const std::string& path, Code code, std::string& bytes) {
   char block[1 << 16];
   const auto error = [&](const auto&... words) {

@@ -10,13 +10,13 @@
 
 namespace shoal::compat {
 
-// A machinefile with the content of the three: ids are MXNet-G's ranks, which follow the addresses
-// as strings, the largest first; groups are named by their lines, and shares of the data become
-// weights. The processes of an address have ports from `port` on. Without `hosts` (or with empty
-// ones) every address of `groups` is one process; `groups` and `data_sharding` may be empty. What
-// was passed over there is a comment. Throws ConfigError (kUsage), which names file and line: an
-// address in no group, or in a group alone, fewer or more shares than workers, shares that overlap.
-// Whether an address is one, the grammar of machinefiles says.
+// Returns a machinefile with the content of the three: ids are MXNet-G's ranks, which follow the
+// addresses as strings, the largest first; groups are named by their lines, and shares of the data
+// become weights. The processes of an address have ports from `port` on. Without `hosts` (or with
+// empty ones) every address of `groups` is one process; `groups` and `data_sharding` may be empty.
+// What was passed over there is a comment. Throws ConfigError (kUsage), which names file and line:
+// an address in no group, or in a group alone, fewer or more shares than workers, shares that
+// overlap. Whether an address is one, the grammar of machinefiles says.
 std::string machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
                                     std::string_view data_sharding, int port);
 

@@ -8,8 +8,8 @@
 
 namespace shoal::compat {
 
-// The type of scheme that Poseidon's --consistency_model or MXNet-G's --kv-store mean. An error
-// (kUsage) says which values are known.
+// Returns the type of scheme that Poseidon's --consistency_model or MXNet-G's --kv-store mean. An
+// error (kUsage) says which values are known.
 inline Result<std::string> scheme_meant(const std::string& flag, const std::string& value) {
   constexpr struct {
     const char *flag, *value, *type;
@@ -29,7 +29,7 @@ inline Result<std::string> scheme_meant(const std::string& flag, const std::stri
   return Error{Code::kUsage, str(flag, '=', value, ": known are ", join(known), " and ", last)};
 }
 
-// The clocks of MXNet-G's --staleness, which admits one fewer than it says.
+// Returns the clocks of MXNet-G's --staleness, which admits one fewer than it says.
 inline int clocks_of_mxnetg(int staleness) { return std::max(0, staleness - 1); }
 
 }  // namespace shoal::compat

@@ -95,7 +95,7 @@ std::string dims_in_words(const std::vector<std::int64_t>& dims) {
   return words.empty() ? "one number" : words;
 }
 
-// The number of values of a shape; throws for a negative size or a product past 2^31.
+// Returns the number of values of a shape; throws for a negative size or a product past 2^31.
 std::int64_t count_of(const std::vector<std::int64_t>& dims, const std::string& where) {
   std::int64_t count = 1;
   for (const std::int64_t dim : dims) {

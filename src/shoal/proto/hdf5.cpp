@@ -63,7 +63,7 @@ class Id {
   herr_t (*close_)(hid_t);
 };
 
-// The library's reason why the last call failed, from the place where it did.
+// Returns the library's reason why the last call failed, from the place where it did.
 std::string reason() {
   std::string words;
   const auto note = [](unsigned depth, const H5E_error2_t* error, void* to) -> herr_t {
@@ -290,7 +290,7 @@ std::string make_array(hid_t file, const std::string& name, hid_t stored, hid_t 
   return good ? "" : reason();
 }
 
-// An array that grows along its first axis, filled with its first rows.
+// Makes an array that grows along its first axis, filled with its first rows.
 std::string make_growing(hid_t file, const std::string& name, const std::vector<hsize_t>& sizes,
                          const float* numbers) {
   std::vector<hsize_t> most = sizes, chunk = sizes;
@@ -318,7 +318,7 @@ Status Hdf5File::put(const std::string& name, const Dims& dims, std::span<const 
                  code_);
 }
 
-// One number on one axis, as BVLC Caffe writes it.
+// Writes one number on one axis, as BVLC Caffe writes it.
 Status Hdf5File::put_integer(const std::string& name, std::int32_t value) {
   const Turn turn;
   const hsize_t one = 1;

@@ -33,8 +33,8 @@ class Hdf5File {
 
   const std::string& path() const { return path_; }
   bool has(const std::string& name) const;
-  // The arrays in a group and in the groups in it, by their paths from there, in the order of their
-  // letters; none if there is no such group.
+  // Returns the arrays in a group and in the groups in it, by their paths from there, in the order
+  // of their letters; none if there is no such group.
   Result<std::vector<std::string>> arrays(const std::string& group) const;
 
   // Returns the sizes of an array of floats or integers of any width; an error for other types.

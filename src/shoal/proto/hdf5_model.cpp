@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostBlobs = 1 << 20;  // of a layer or a history; more is no file of Caffe's
 
-// The number that a dataset is named by.
+// Returns the number that a dataset is named by.
 int number_of(const std::string& path, const std::string& name, std::string_view digits) {
   int number = -1;
   const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), number);

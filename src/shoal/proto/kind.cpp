@@ -27,7 +27,7 @@ bool is_text(std::string_view head) {
   return std::none_of(head.begin(), head.end(), is_control);
 }
 
-// A solver unless more of the outermost names are a net's.
+// Takes a text for a solver unless more of the outermost names are a net's.
 FileKind kind_of_text(std::string_view head) {
   int net = 0, solver = 0;
   const std::string text(head);
@@ -49,8 +49,8 @@ FileKind kind_of_text(std::string_view head) {
   return solver > net ? FileKind::kSolverText : FileKind::kNetText;
 }
 
-// The outermost (field number, wire type) pairs, as far as `head` reaches; empty where it is no
-// message.
+// Returns the outermost (field number, wire type) pairs, as far as `head` reaches; empty where it
+// is no message.
 std::set<std::pair<int, int>> outer_fields(std::string_view head) {
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(head.data()),
                                             static_cast<int>(head.size()));

@@ -49,7 +49,7 @@ class Collector final : public io::ErrorCollector {
   throw ConfigError(Code::kConfig, words);
 }
 
-// The first required field that is not there, by walking down; "" if all are.
+// Returns the first required field that is not there, by walking down; "" if all are.
 std::string find_missing(const Message& message, const TextPlaces* places, const std::string& name,
                          const std::string& place) {
   std::vector<std::string> missing;

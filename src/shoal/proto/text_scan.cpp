@@ -62,7 +62,7 @@ std::string apply(std::string text, std::vector<Edit> edits) {
   return text;
 }
 
-// The token after the value or block of the field named at `index`.
+// Returns the token after the value or block of the field named at `index`.
 std::size_t after_field(const std::vector<Token>& tokens, std::size_t index) {
   ++index;
   if (tokens[index].text == ":") ++index;

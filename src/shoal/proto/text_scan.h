@@ -21,7 +21,7 @@ struct Token {
   std::size_t begin = 0, end = 0;  // bytes of the text
 };
 
-// All tokens up to the end or the first damage.
+// Returns all tokens up to the end or the first damage.
 std::vector<Token> scan(const std::string& text);
 
 // The message in which a token stands, and the field whose name was read last there; null where the

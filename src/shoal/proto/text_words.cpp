@@ -100,7 +100,7 @@ std::vector<std::string> owners(const Descriptor& message, const std::string& na
   return found;
 }
 
-// The nearest field name one level further in.
+// Returns the nearest field name one level further in.
 std::string nearest_inside(const Descriptor& message, const std::string& name) {
   std::vector<std::string> names;
   for (int i = 0; i < message.field_count(); ++i) {
@@ -154,7 +154,7 @@ std::string unknown_value(const EnumDescriptor& type, const std::string& field,
   return str("'", value, "' is not a value of ", field, known_words(value, known));
 }
 
-// The parts of `text` between quotation marks.
+// Returns the parts of `text` between quotation marks.
 std::vector<std::string> quoted(const std::string& text) {
   std::vector<std::string> parts;
   std::size_t at = 0;
@@ -167,8 +167,8 @@ std::vector<std::string> quoted(const std::string& text) {
   return parts;
 }
 
-// The token that the complaint is about: the last one of that text at or before it, since the
-// parser has often read one further.
+// Returns the token that the complaint is about: the last one of that text at or before it, since
+// the parser has often read one further.
 std::size_t culprit(const Complaint& complaint, const std::string& word,
                     const std::vector<Token>& tokens) {
   std::size_t found = tokens.size();
@@ -224,7 +224,7 @@ std::string sentence(const Complaint& complaint, const Place& place, const Token
              type_hint(place));
 }
 
-// The word of the text that a complaint quotes.
+// Returns the word of the text that a complaint quotes.
 std::string blamed_word(const std::string& text, const std::vector<std::string>& names) {
   if (text.find("has no field named") != std::string::npos && names.size() >= 2) return names[1];
   const bool first = text.find("Unknown enumeration value") != std::string::npos ||

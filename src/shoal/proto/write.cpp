@@ -47,7 +47,7 @@ bool has_origins(const Message& message) {
   return dynamic_cast<const SolverParameter*>(&message) != nullptr;  // small: not worth a look
 }
 
-// A copy of `message` without origins, or null if it has none.
+// Returns a copy of `message` without origins, or null if it has none.
 std::unique_ptr<Message> cleared(const Message& message) {
   if (!has_origins(message)) return nullptr;
   std::unique_ptr<Message> copy(message.New());

@@ -21,7 +21,7 @@ std::string counts(const Histogram& histogram) {
   return object.str();
 }
 
-// The number after `"name":` in a line of ours.
+// Returns the number after `"name":` in a line of ours.
 std::optional<double> member(const std::string& line, const std::string& name) {
   const std::string key = "\"" + name + "\":";
   const std::size_t at = line.find(key);

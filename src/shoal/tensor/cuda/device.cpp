@@ -87,7 +87,7 @@ std::shared_ptr<Memory> CudaDevice::allocate(std::size_t bytes) const {
   return std::make_shared<CudaMemory>(*this, ordinal_, bytes);
 }
 
-// The pool that cudaMallocAsync takes from.
+// Returns the pool that cudaMallocAsync takes from.
 cudaMemPool_t CudaDevice::pool() const {
   cudaMemPool_t pool = nullptr;
   check(runtime_.DeviceGetDefaultMemPool(&pool, ordinal_), "asking for the memory pool of GPU ",

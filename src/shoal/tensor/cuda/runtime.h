@@ -62,7 +62,7 @@ struct Runtime {
   const ops::cuda::Nccl* nccl;
 };
 
-// The CUDA runtime itself.
+// Returns the CUDA runtime itself.
 const Runtime& runtime();
 
 // Throws DeviceError, which says what was being done and what CUDA calls the error.

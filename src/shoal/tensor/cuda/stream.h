@@ -43,7 +43,7 @@ class CudaStream final : public Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-// The stream of a context whose device is a CudaDevice.
+// Returns the stream of a context whose device is a CudaDevice.
 inline CudaStream& stream_of(Context& ctx) { return static_cast<CudaStream&>(*ctx.stream()); }
 
 }  // namespace shoal::cuda
