@@ -263,7 +263,7 @@ int serve() {
   return 0;
 }
 
-// The measurements of all workers, in one.
+// Returns the measurements of all workers, in one.
 Measured sum_of(const std::vector<Measured>& all) {
   Measured sum = all.front();
   for (std::size_t i = 1; i < all.size(); ++i) {

@@ -89,7 +89,7 @@ Converted convert(const std::string& path, int label) {
   return {datum.SerializeAsString(), image.value().size, {}};
 }
 
-// All of `images`, in their order whatever the number of threads.
+// Converts all of `images`, in their order whatever the number of threads.
 std::vector<Converted> convert_all(const std::string& root, std::span<const ListedImage> images) {
   std::vector<Converted> converted(images.size());
   std::atomic<std::size_t> next = 0;

@@ -27,7 +27,7 @@ struct CloseGz {
   void operator()(gzFile_s* file) const { gzclose(file); }
 };
 
-// The whole content, unpacked if need be.
+// Reads the whole content, unpacked if need be.
 std::string read_unpacked(const std::string& path) {
   if (!file_exists(path))
     throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, ENOENT));

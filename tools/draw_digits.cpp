@@ -103,7 +103,7 @@ void unsettle(std::vector<Stroke>& strokes, float amount, Random& random) {
     }
 }
 
-// A polyline of short pieces along the Catmull-Rom spline through the points.
+// Returns a polyline of short pieces along the Catmull-Rom spline through the points.
 Stroke smooth(const Stroke& points) {
   constexpr int kPieces = 8;
   const auto point = [&](int i) {

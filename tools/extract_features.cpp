@@ -240,7 +240,7 @@ class Extraction {
       for (Feature& feature : features_) or_throw(feature.output->commit());
   }
 
-  // The first axis, which all features and the label must share.
+  // Returns the first axis, which all features and the label must share.
   std::uint64_t batch_size() const {
     std::int64_t size = 0;
     for (const Feature& feature : features_) {

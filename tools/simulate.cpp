@@ -155,8 +155,8 @@ double iteration_of(const SolverParameter& param, const simulate::SimulationOpti
   return (seconds(3) - seconds(1)) / 2;  // without the start
 }
 
-// The numbers of workers of --scaling. Throws ConfigError, also where another flag would say what
-// the table does not.
+// Returns the numbers of workers of --scaling. Throws ConfigError, also where another flag would
+// say what the table does not.
 std::vector<int> scaling_from_flags(const SolverParameter& param) {
   if (FLAGS_seconds > 0 || FLAGS_samples > 0 || FLAGS_updates > 0)
     throw ConfigError(Code::kUsage,

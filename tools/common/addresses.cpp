@@ -54,7 +54,8 @@ std::string address_of_interface(const char* given, const std::string& name) {
                     known_words(name, known));
 }
 
-// The address of this machine from which it reaches another; all of them if the system knows none.
+// Returns the address of this machine from which it reaches another; all of them if the system
+// knows none.
 std::string address_towards(const HostPort& other) {
   const std::string everywhere = "0.0.0.0";
   addrinfo hints{}, *found = nullptr;

@@ -19,7 +19,8 @@ struct Listening {
 // no such interface, no free port in the range, flags that exclude each other.
 Listening where_to_listen(const JobFlags& flags, const parallel::Place& place);
 
-// Every address that is known of the job, and the one to listen on, are this machine's loopback.
+// Returns whether every address that is known of the job, and the one to listen on, are this
+// machine's loopback.
 bool stays_on_this_machine(const parallel::Place& place, const std::string& bind);
 
 }  // namespace shoal

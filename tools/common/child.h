@@ -18,9 +18,9 @@ class Child {
   ~Child();
   Child(const Child&) = delete;
 
-  // The next number that it prints. Throws ConfigError if it ended before.
+  // Returns the next number that it prints. Throws ConfigError if it ended before.
   double number();
-  // Seconds that its threads have computed so far, in the program and in the system.
+  // Returns the seconds that its threads have computed so far, in the program and in the system.
   double cpu_seconds() const;
 
  private:
@@ -28,7 +28,7 @@ class Child {
   FILE* out_ = nullptr;
 };
 
-// A port of the loopback address without a listener.
+// Returns a port of the loopback address without a listener.
 std::uint16_t unused_port();
 
 }  // namespace shoal

@@ -38,7 +38,7 @@ class Conversion {
   std::uint64_t written_ = 0;
 };
 
-// The number of `key` with leading zeros: "%08d".
+// Returns the number of `key` with leading zeros: "%08d".
 std::string padded(std::uint64_t number, int digits);
 
 // Throws ConfigError(kUsage) that repeats `form` unless there are from `least` to `most` words.

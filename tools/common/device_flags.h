@@ -17,11 +17,11 @@ namespace shoal {
 
 using Devices = std::vector<const Device*>;
 
-// The GPU that --gpu names; null, the CPU, without the flag and for -1. Throws DeviceError if it is
-// not there, and ConfigError (kUsage) if --gpu is not the number of one GPU.
+// Returns the GPU that --gpu names; null, the CPU, without the flag and for -1. Throws DeviceError
+// if it is not there, and ConfigError (kUsage) if --gpu is not the number of one GPU.
 const Device* device_of_flags();
-// The GPUs that --gpu names (empty: the CPU), one a replica; without the flag, those that the
-// machinefile gives this process (`gpus`; empty: none), or what the solver asks for: with
+// Returns the GPUs that --gpu names (empty: the CPU), one a replica; without the flag, those that
+// the machinefile gives this process (`gpus`; empty: none), or what the solver asks for: with
 // solver_mode: GPU those of device_id. With --cpu_fallback that is the CPU on a machine that has
 // none. Throws as above, and if one is named twice.
 Devices devices_of_flags(const SolverParameter& solver, const std::vector<int>& gpus);
@@ -29,8 +29,8 @@ Devices devices_of_flags(const SolverParameter& solver, const std::vector<int>& 
 // Returns the device and the precision of the flags for a tool without a solver.
 Context::Options context_of_flags(int threads);
 
-// The precision that --precision names, FLOAT32 without the flag. Throws ConfigError (kUsage) for
-// another word.
+// Returns the precision that --precision names, FLOAT32 without the flag. Throws ConfigError
+// (kUsage) for another word.
 SolverParameter::Precision precision_of_flags();
 // Returns what --convolution names; AUTO without the flag.
 SolverParameter::Convolution convolution_of_flags();

@@ -15,7 +15,7 @@
 namespace shoal {
 namespace {
 
-// A socket of this machine's own kind could have that address.
+// Returns whether a socket of this machine's own kind could have that address.
 bool is_own(const addrinfo& found) {
   const int socket = ::socket(found.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return false;
@@ -24,7 +24,7 @@ bool is_own(const addrinfo& found) {
   return own;
 }
 
-// The socket with this name, of all in the machine's network; -1 if another process has it.
+// Returns the socket with this name, of all in the machine's network; -1 if another process has it.
 int take_name(const std::string& name) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;

@@ -17,7 +17,7 @@ enum class Help {
 // Throws ConfigError (kUsage) unless the value is "", "all" or "compat".
 Help help_named(const std::string& value);
 
-// The flags that the tool's own sources define, by name; glog and gflags bring dozens more.
+// Returns the flags that the tool's own sources define, by name; glog and gflags bring dozens more.
 std::vector<gflags::CommandLineFlagInfo> own_flags();
 
 // Prints `usage`, then flags in groups, each with its meaning, type and default.

@@ -48,7 +48,7 @@ std::string own_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-// The job's token, which no command line holds: others can read those.
+// Reads the job's token, which no command line holds: others can read those.
 std::string read_token(const JobFlags& flags) {
   if (const char* variable = std::getenv("SHOAL_JOB_TOKEN"); variable && *variable != '\0')
     return variable;

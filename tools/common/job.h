@@ -31,7 +31,8 @@ struct JobFlags {
   std::string join, data_part;
 };
 
-// The value of a flag with two names. Throws ConfigError (kUsage) if both are given and differ.
+// Returns the value of a flag with two names. Throws ConfigError (kUsage) if both are given and
+// differ.
 std::string one_of(const char* name, const std::string& value, const char* other_name,
                    const std::string& other);
 
@@ -46,8 +47,8 @@ int replicas_of(const JobFlags& flags, std::size_t gpus);
 // Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict
 // each other, by both names.
 void merge_flags(const JobFlags& flags, SolverParameter& param);
-// The weights of the workers' shares of the data: of --data_sharding, or the machinefile's; none if
-// neither says any.
+// Returns the weights of the workers' shares of the data: of --data_sharding, or the machinefile's;
+// none if neither says any.
 std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place);
 // Gives the solver's grouped schemes that do not say theirs the groups of the machinefile.
 void merge_groups(const parallel::Place& place, SolverParameter& param);
@@ -55,7 +56,8 @@ void merge_groups(const parallel::Place& place, SolverParameter& param);
 void check_scheme_of_flags(const SolverParameter& param);
 
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
-// The options of a process that joins the job whose process 0 is at --join, before it has a rank.
+// Returns the options of a process that joins the job whose process 0 is at --join, before it has a
+// rank.
 parallel::Place place_to_join(const JobFlags& flags);
 
 }  // namespace shoal

@@ -60,7 +60,7 @@ Result<ListedRecords> read_images(const std::string& path) {
   return records;
 }
 
-// The first `lines` lines of `text`, which goes on behind them.
+// Returns the first `lines` lines of `text`, which goes on behind them.
 std::string take_lines(std::string_view& text, std::uint64_t lines) {
   std::size_t end = 0;
   for (; lines > 0 && end < text.size(); --lines)

@@ -38,7 +38,7 @@ void set_state(const std::string& phase, int level, const std::string& stage, Ne
 // Throws ConfigError (kUsage) "NAME needs --flag=..." if `value` is empty or a list of nothing.
 void need_flag(const std::string& value, const char* flag);
 
-// The most memory this process has had, in MB of 10^6 bytes.
+// Returns the most memory this process has had, in MB of 10^6 bytes.
 double peak_memory();
 
 // A line of the log on each of them that is a GPU: which it is, and how much of its memory is free.

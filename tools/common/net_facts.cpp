@@ -63,7 +63,7 @@ std::string kernel_words(const LayerParameter& layer) {
   return "";
 }
 
-// The layer that owns what `blob` looks at, if `layer` does not.
+// Returns the layer that owns what `blob` looks at, if `layer` does not.
 std::string other_owner(const Net& net, const Layer& layer, const Blob& blob) {
   for (const NetParam& param : net.params()) {
     const Layer& owner = *net.layers()[static_cast<std::size_t>(param.layer)];
@@ -125,7 +125,7 @@ std::string words_of(const std::vector<LeastTime>& least, const DeviceRates& rat
              " ms\n");
 }
 
-// One figure of the drawing, with several lines of text.
+// Returns one figure of the drawing, with several lines of text.
 std::string figure(const std::string& id, const std::vector<std::string>& lines,
                    const std::string& look) {
   std::string label = quoted(join(lines, "\n"));

@@ -23,13 +23,13 @@ struct LayerFacts {
 };
 std::vector<LayerFacts> facts_of(const Net& net);
 
-// A table of the layers, and what the net has in all: numbers, multiply-adds for an item of the
-// batch, planned memory. Params that layers share are counted once. With rates also the least times
-// of the layers and of a pass on such a device.
+// Returns a table of the layers, and what the net has in all: numbers, multiply-adds for an item of
+// the batch, planned memory. Params that layers share are counted once. With rates also the least
+// times of the layers and of a pass on such a device.
 std::string summary_of(const Net& net, const std::optional<DeviceRates>& rates);
 
-// The graph in the language of Graphviz: a box for each layer, with the layers that work in place
-// on its top, and an ellipse for each blob.
+// Returns the graph in the language of Graphviz: a box for each layer, with the layers that work in
+// place on its top, and an ellipse for each blob.
 std::string dot_of(const Net& net);
 
 }  // namespace shoal

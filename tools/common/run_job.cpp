@@ -35,7 +35,7 @@
 namespace shoal {
 namespace {
 
-// The solver state to go on from, or "".
+// Returns the solver state to go on from, or "".
 std::string find_snapshot(const TrainRequest& request) {
   // Poseidon writes a state for each client and thread, and is told the name without them.
   const std::string of_first = request.snapshot + ".0.0";
@@ -162,8 +162,9 @@ int name_of_worker(const table::Table& table) {
           ->rank);
 }
 
-// The requests of the flags to a run, beside its training. Returns its exit code: kSnapshot if all
-// went well but the writing of tables and measures, and the error if training failed.
+// Trains, and does what the flags ask of a run beside its training. Returns its exit code:
+// kSnapshot if all went well but the writing of tables and measures, and the error if training
+// failed.
 Result<int> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
   const int worker = table ? name_of_worker(*table) : 0,
             workers = table ? parallel::workers_of(table->roster()) : 1;
@@ -249,7 +250,7 @@ void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_
   }
 }
 
-// The rank that the job has for it.
+// Gives a process that joins the rank that the job has for it.
 parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
                              parallel::Place place, const table::ServiceOptions& options) {
   place.rank = static_cast<int>(or_throw(table::enroll(options)));
@@ -288,7 +289,7 @@ std::function<void(const std::string&)> writer_of(const std::string& path) {
   };
 }
 
-// The machinefile, as it follows the configuration that the processes of a job compare.
+// Returns the machinefile, as it follows the configuration that the processes of a job compare.
 std::string machines_text(const parallel::Place& place) {
   if (place.machines.empty()) return {};
   std::string text = "machinefile:\n";

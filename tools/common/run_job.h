@@ -34,7 +34,7 @@ struct TrainRequest {
 void say_only_warnings(bool only);
 // Returns the exit code: 0, or kRequeue. Throws ConfigError. With one process no port is opened.
 int train_alone(const TrainRequest& request, const JobFlags& flags);
-// One process of several: worker, server or both. An error here ends the job for all.
+// Runs one process of several: worker, server or both. An error here ends the job for all.
 int train_in_job(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place);
 
 }  // namespace shoal

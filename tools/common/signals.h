@@ -18,7 +18,8 @@ struct SignalEffects {
 // away is no end. Once, from main's thread.
 void watch_signals(const SignalEffects& effects);
 
-// The most urgent wish since the last call: kRequeue before kLeave before kStop before kSnapshot.
+// Returns the most urgent wish since the last call: kRequeue before kLeave before kStop before
+// kSnapshot.
 Action take_signal();
 
 }  // namespace shoal

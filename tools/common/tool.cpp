@@ -61,7 +61,7 @@ void set_flag(const gflags::CommandLineFlagInfo& flag, const std::string& value,
                     flag.type, ")");
 }
 
-// The flag meant by --noNAME or --no_NAME, if NAME is a bool.
+// Returns the flag meant by --noNAME or --no_NAME, if NAME is a bool.
 std::optional<gflags::CommandLineFlagInfo> negated_flag(const std::string& name) {
   if (name.rfind("no", 0) != 0) return std::nullopt;
   auto flag = find_flag(name.substr(2));

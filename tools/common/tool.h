@@ -26,8 +26,8 @@ int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words));
 // Returns whether the command line or a variable says what the flag is, its default value included.
 bool given(const char* flag);
-// The names of the flags of these files ("job_flags") that were given another value than their
-// default.
+// Returns the names of the flags of these files ("job_flags") that were given another value than
+// their default.
 std::vector<std::string> given_of(std::span<const std::string_view> files);
 
 }  // namespace shoal
