@@ -45,7 +45,7 @@ int upgrade_any(const InOut& files) {
     case FileKind::kSolverText: return upgrade_solver_text(files);
     case FileKind::kNetText:
     case FileKind::kEmpty:
-    // reading it as a net says what is wrong with it
+    // Reading it as a net says what is wrong with it.
     case FileKind::kUnknown: return upgrade_net_text(files);
     default:
       throw ConfigError(Code::kConfig, files.in, " is ", to_words(kind),

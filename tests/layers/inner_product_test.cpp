@@ -109,7 +109,7 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
 struct Results {
   Tensor y, dx, dw, db, y_of_others;
 };
-// layout null: plain
+// A null `layout` is the plain one.
 Results run(Context& ctx, const DenseDesc& desc, const Shape& images, const LayoutPtr& layout) {
   const auto dense = cpu_backend().dense.back()->make(desc, ctx);
   const Shape weights{desc.outputs, desc.inputs}, tops{desc.rows, desc.outputs};
@@ -158,7 +158,7 @@ TEST(InnerProductOfBlocks, IsThatOfPlainImages) {
               expect_near(got.y_of_others, want.y_of_others, tolerance);
               const bool reads_blocks =
                   type == NumberType::kFloat32 && outputs < images[0] && images[1] % block == 0;
-              // x was put in blocks, and dx was read here
+              // Two reorders: x was put in blocks, and dx was read here.
               if (reads_blocks) {
                 EXPECT_EQ(ctx.stream()->conversions.reorders - before, 2);
               }

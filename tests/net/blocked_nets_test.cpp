@@ -69,7 +69,7 @@ TEST_P(BlockedNets, ReorderAsFewNumbersAsCanBe) {
     Context context({.seed = 3, .precision = precision});
     Net net(parse(around(c.layers, c.channels)), context);
     if (!by_onednn(net)) GTEST_SKIP() << "oneDNN convolves nothing on this machine";
-    // the loss reads d in plain order, and writes its gradient so; data of 16 bits
+    // The loss reads d in plain order and writes its gradient so; data of 16 bits is the third.
     const int others = precision == Precision::kFloat32 ? 2 : 3;
     EXPECT_EQ(reorders_of(net), c.reorders + others) << static_cast<int>(precision);
     if (c.reorders > 0) continue;
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
              "layer { name: 'r' type: 'PReLU' bottom: 'c' top: 'y' prelu_param { channel_shared: "
              "true } }",
              0},
-        // c and y, and their gradients; Bias does not read c to find its own
+        // Reorders c and y and their gradients; Bias does not read c to find its own.
         Case{"scale_of_rows",
              "layer { name: 's' type: 'Scale' bottom: 'c' top: 'y' scale_param { axis: 2 num_axes: "
              "1 } }",
@@ -131,7 +131,7 @@ TEST(BlockedNetsTest, ModelsReorderAsFewNumbersAsCanBe) {
     const char* name;
     int images, reorders;
   };
-  // with as many images as they are trained with, or with one where that decides nothing
+  // A model has as many images as it is trained with, or one where that decides nothing.
   constexpr Model kModels[] = {{"lenet", 64, 0},
                                {"cifar10_quick", 100, 0},
                                {"cifar10_full", 100, 0},
@@ -156,7 +156,7 @@ TEST(BlockedNetsTest, ModelsReorderAsFewNumbersAsCanBe) {
     param.mutable_state()->set_phase(TRAIN);
     param.mutable_state()->add_stage("dummy");
     for (LayerParameter& layer : *param.mutable_layer()) {
-      // zeros, which are made sooner
+      // Weights are zeros, which are made sooner.
       if (layer.has_convolution_param()) layer.mutable_convolution_param()->clear_weight_filler();
       if (layer.has_inner_product_param())
         layer.mutable_inner_product_param()->clear_weight_filler();

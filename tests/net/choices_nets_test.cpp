@@ -42,7 +42,7 @@ class DrawnNet {
     text_ = images("dim: 4 dim: 3 dim: 12 dim: 11");
     convolve(true);
     for (int step = 0; step < 6; ++step) add();
-    // fewer outputs than images, or more
+    // There are fewer outputs than images, or more.
     if (below(3) != 0) multiply(below(2) == 0 ? 3 : 24);
     text_ += classes(top_);
   }
@@ -64,7 +64,7 @@ class DrawnNet {
   void multiply(int outputs) {
     on_top("InnerProduct", str("inner_product_param { num_output: ", outputs,
                                " weight_filler { type: 'xavier' } bias_filler { value: 0.1 } }"));
-    // of few numbers: one that 16 bits bring to the other side of 0 must not be all
+    // A slope near 1: of few numbers, one that 16 bits bring across 0 must not be all.
     in_place("ReLU", "relu_param { negative_slope: 0.75 }");
   }
 

@@ -331,7 +331,7 @@ TEST(BlockedOps, PReluAndItsGradients) {
           const std::int64_t inner = shape.count(shared ? 1 : 2);
           Tensor x = drawn(shape, 1), slope = drawn(c, 2), dy = drawn(shape, 3), y(shape),
                  dx(shape), dslope = drawn(c, 4);
-          // kinks, and numbers of which no product is to be taken
+          // Sets a kink, and a number of which no product is to be taken.
           x.host_mut()[0] = 0;
           x.host_mut()[1] = 2e38f;
           put(x);
@@ -339,7 +339,7 @@ TEST(BlockedOps, PReluAndItsGradients) {
           prelu(ctx, x, slope, inner, y);
           prelu_slope_backward(ctx, x, inner, dy, dslope);
           prelu_backward(ctx, x, slope, inner, dy, in_place ? dy : dx);
-          // its largest number hides the others
+          // The largest number would hide the others.
           y.host_mut()[1] = 0;
           std::vector<Tensor> all = list(std::move(y), std::move(dx));
           for (Tensor* more : {&dy, &dslope}) all.push_back(std::move(*more));

@@ -37,7 +37,7 @@ TEST_F(Tuned, ASecondRunMeasuresNothingAndGivesTheSameBits) {
   EXPECT_EQ(get_file(kernels("t")), choices);
   EXPECT_EQ(get_file(model_path(stem("t", 4))), model);
 
-  // under another prefix, from the first one's snapshot
+  // The third goes on under another prefix from the first one's snapshot.
   const Ran third = train(this->solver("u", "max_iter: 4"),
                           {"--tune", "--snapshot=" + stem("t", 2) + ".solverstate"});
   ASSERT_EQ(third.code, 0) << third.err;

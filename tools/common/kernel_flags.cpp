@@ -33,7 +33,7 @@ std::shared_ptr<ops::ConvTuning> tuning_of_flags(const std::string& snapshot_pre
   } else if (!snapshot_prefix.empty()) {
     const std::string own = snapshot_prefix + kEnding;
     tuning->keep_in(own);
-    // of "runs/net_iter_500.solverstate" that is "runs/net.kernels"
+    // "runs/net_iter_500.solverstate" has "runs/net.kernels" beside it.
     const std::string beside = snapshot.substr(0, snapshot.rfind("_iter_")) + kEnding;
     if (beside != own && file_exists(beside)) tuning->add(or_throw(read_file(beside)), beside);
   }

@@ -38,7 +38,7 @@ class Planes {
     return found;
   }
 
-  // f(plane, its first number, one past its last) for each.
+  // Calls f(plane, its first number, one past its last) for each plane.
   template <class F>
   void each(const F& f) const {
     parallel_for(ctx_.threads(), count(), grain_of(size_),
@@ -132,7 +132,7 @@ void BlockedBroadcast::scale_backward(const Tensor& g, const Tensor& x, const Te
   with_planes(ctx_, dims_, layout_, [&](const auto& planes, auto block, auto one) {
     constexpr int kBlock = decltype(block)::value;
     using N = decltype(one);
-    // each place once: what is written may be what is read
+    // Visits each place once: what is written may be what is read.
     const auto sums_of_plane = [&](std::int64_t plane) {
       const auto a = planes.numbers_of(factors, plane, 1);
       return sums_of_places<kBlock>(plane * planes.size(), planes.size(), [&](std::int64_t i) {
@@ -204,7 +204,7 @@ void BlockedBroadcast::prelu_slope_backward(const Tensor& x, const Tensor& dy,
               plane * planes.size(), planes.size(), [&](std::int64_t i) -> Two<Floats> {
                 const Floats number = load_block<kBlock>(numbers<N>(in) + i),
                              grad = load_block<kBlock>(numbers<N>(up) + i);
-                // no product of zero and infinity
+                // Takes no product of zero and infinity.
                 return {number > 0 ? zeros : grad, number > 0 ? zeros : number};
               });
         },

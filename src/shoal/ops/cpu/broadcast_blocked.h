@@ -18,9 +18,9 @@ class BlockedBroadcast {
  public:
   BlockedBroadcast(Context& ctx, const BroadcastDims& dims, const LayoutPtr& layout)
       : ctx_(ctx), dims_(dims), layout_(layout) {}
-  // factor null: ones; shift null: zeros
+  // A null `factor` stands for ones, a null `shift` for zeros.
   void scale_and_shift(const Tensor& x, const Tensor* factor, const Tensor* shift, Tensor& y) const;
-  // x is read only for g_factor, factor only for gx
+  // Reads x only for g_factor, and factor only for gx.
   void scale_backward(const Tensor& g, const Tensor& x, const Tensor* factor, Tensor* gx,
                       SumInto g_factor, SumInto g_shift) const;
   void prelu(const Tensor& x, const Tensor& slope, Tensor& y) const;

@@ -22,7 +22,7 @@ const float* BlockedDense::packed(Context& ctx, const LayoutPtr& layout, const T
     return packed_.data();
   const float* const plain = w.in();
   packed_.resize(static_cast<std::size_t>(w.count()));
-  // an output's weights lie as an image
+  // An output's weights lie as an image.
   parallel_for(ctx.threads(), desc_.outputs, grain_of(desc_.inputs),
                [&](int, std::int64_t begin, std::int64_t end) {
                  const std::int64_t first = begin * desc_.inputs;

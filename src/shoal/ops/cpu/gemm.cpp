@@ -74,7 +74,7 @@ void sgemm_split(int threads, std::int64_t m, std::int64_t n, std::int64_t k, fl
 
 namespace {
 
-// y (rows, outputs) becomes the ReLU of y + b, or of y: one sweep over memory.
+// Makes y (rows, outputs) the ReLU of y + b, or of y, in one sweep over memory.
 void add_bias_and_relu(Context& ctx, std::int64_t outputs, const Tensor* b, float slope,
                        Tensor& y) {
   const float* const bias = b != nullptr ? b->in() : nullptr;
