@@ -1,5 +1,5 @@
-// Text files of examples behind the interface of record files. Of an image list a line is a record:
-// its key is the image's path, its value the label. Of a window file a picture with its windows is
+// Text files of examples behind the interface of record files. A line of an image list is a record:
+// its key is the image's path, its value the label. A picture of a window file with its windows is
 // one: the key is the path, the value what the file says of the picture, with line ends.
 #pragma once
 

@@ -37,7 +37,8 @@ namespace {
 constexpr const char* kBlasVariable = "OPENBLAS_CORETYPE";
 
 // Runs before main and before initializers of this program, which are compiled for newer processors
-// in part. Those have the lowest priority, and 101 is the highest that a program may use.
+// in part. The initializers have the lowest priority, and 101 is the highest that a program may
+// use.
 [[gnu::constructor(101)]] void check_processor() {
   const std::string missing = missing_of_level(ops::kCpuLevel);
   if (missing.empty()) return;

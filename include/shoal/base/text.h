@@ -13,8 +13,8 @@ namespace shoal {
 int edit_distance(std::string_view a, std::string_view b);
 
 // Returns the candidate that `word` was most likely meant to be, or "" if none is near (a third of
-// its letters wrong, at most 3 at that). Of equally near ones the one that begins like `word` for
-// longest, then the first.
+// its letters wrong, at most 3 at that). If several are as near, the one that begins like `word`
+// for longest wins, then the first.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 // "; did you mean 'x'?", or "" if no candidate is near.

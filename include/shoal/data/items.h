@@ -45,10 +45,10 @@ struct WindowItemsOptions {
   bool cached = false;  // the files of all pictures are kept in memory
 };
 // Windows, each drawn by the item's own random numbers from all of its kind: in a batch, which
-// begins at a multiple of batch_size, background comes first, then foreground x batch_size,
-// rounded down, of foreground. Of the transform's mean file the middle is used, which stays as it
-// is where the picture is mirrored. Errors (kData): no windows of a kind that a batch has, a mean
-// that does not fit, a picture that is to be cached and cannot be read.
+// begins at a multiple of batch_size, background comes first, then foreground x batch_size, rounded
+// down, of foreground. The middle of the transform's mean file is used, which stays as it is where
+// the picture is mirrored. Errors (kData): no windows of a kind that a batch has, a mean that does
+// not fit, a picture that is to be cached and cannot be read.
 Result<std::unique_ptr<ItemSource>> window_items(WindowFile windows,
                                                  const WindowItemsOptions& options,
                                                  const SequenceOptions& sequence,

@@ -1,7 +1,7 @@
 // A device: where arithmetic runs, with memory of its own and streams that order its work.
 //
-// The CPU is a device whose memory the host reads and writes directly. Of any other device the host
-// touches nothing but through a stream.
+// The CPU is a device whose memory the host reads and writes directly. The host touches nothing of
+// any other device but through a stream.
 #pragma once
 
 #include <cstddef>
@@ -108,7 +108,7 @@ class Event {
   // Returns when the place that was noted last has been reached; at once if none was.
   virtual void wait() = 0;
   // Returns the seconds from the place that `earlier` noted last to this one's, by the device's
-  // clock, when both have been reached. Of timed events.
+  // clock, when both have been reached. Both must be timed.
   virtual double seconds_since(Event& earlier) = 0;
 };
 

@@ -16,7 +16,7 @@ namespace shoal::compat {
 // empty ones) every address of `groups` is one process; `groups` and `data_sharding` may be empty.
 // What was passed over there is a comment. Throws ConfigError (kUsage), which names file and line:
 // an address in no group, or in a group alone, fewer or more shares than workers, shares that
-// overlap. Whether an address is one, the grammar of machinefiles says.
+// overlap. The grammar of machinefiles says whether an address is one.
 std::string machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
                                     std::string_view data_sharding, int port);
 

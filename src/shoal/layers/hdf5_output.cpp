@@ -13,9 +13,9 @@ namespace {
 // Appends each batch to the datasets "data" and "label" of a file, which is made anew with the
 // layer.
 //   bottom[0] (N, ...) data   bottom[1] (N, ...) label   no top
-// Between two passes the file is closed, and whole. Of several nets that train together each writes
-// a file of its own, <file_name>_<number of the net>. backward overwrites the bottoms' gradients
-// with zeros. Source: BVLC Caffe 1.0's HDF5Output layer, which fails at its second batch.
+// Between two passes the file is closed, and whole. If several nets train together, each writes a
+// file of its own, <file_name>_<number of the net>. backward overwrites the bottoms' gradients with
+// zeros. Source: BVLC Caffe 1.0's HDF5Output layer, which fails at its second batch.
 class HDF5Output final : public Layer {
  public:
   using Layer::Layer;

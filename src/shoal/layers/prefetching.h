@@ -20,7 +20,7 @@ namespace shoal {
 // also to be written in place. On a device with memory of its own, pixels that are bytes are copied
 // there as bytes, ahead of their use, and top[0] is computed there (ops/images.h). The threads
 // start with the first. A record that cannot be used ends the pass by ctx.fail, unless
-// on_bad_record says otherwise. Which records a net reads, and what its state is, says SourcePlace.
+// on_bad_record says otherwise. SourcePlace says which records a net reads, and what its state is.
 class PrefetchingLayer : public Layer {
  public:
   using Layer::Layer;

@@ -13,7 +13,7 @@
 
 namespace shoal {
 
-// Blocks of memory and their places in the arena. Those of storages come first, then those of
+// Blocks of memory and their places in the arena. Blocks of storages come first, then those of
 // rooms, in which kernels work for one step.
 struct Net::BlobPlan {
   struct Room {

@@ -22,7 +22,7 @@ void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor&
 // y may be g.
 void product_over(Context& ctx, const Tensor& g, const Tensor& p, const Tensor& x, Tensor& y);
 
-// Computes y = the largest of x, winner = its index; y may be one of x. Of equals the second of the
+// Computes y = the largest of x, winner = its index; y may be one of x. If equal, the second of the
 // first two wins; from the third on only a strictly larger one takes over. Source: what BVLC Caffe
 // 1.0 does with ties.
 void maximum(Context& ctx, Tensors x, Tensor& y, Tensor& winner);

@@ -58,7 +58,7 @@ struct AfterNorm {
 };
 
 // The part of AfterNorm that a backward pass does. dy is the gradient of the ReLU's top or, without
-// slope, of its bottom. Which numbers the ReLU let pass is found from n, factor and shift.
+// slope, of its bottom. The numbers that the ReLU let pass are found from n, factor and shift.
 struct AfterNormBackward {
   const Tensor* factor = nullptr;  // (C); null: ones
   const Tensor* shift = nullptr;   // (C); null: zeros. For the ReLU alone

@@ -67,8 +67,8 @@ class ConvTuning {
   double seconds_ = 0;
 };
 
-// Calls the pass once, and then three times: returns the milliseconds of the fastest of these. Of a
-// pass that takes long there are fewer calls. Numbers are random; weights are packed anew in each
+// Calls the pass once, and then three times: returns the milliseconds of the fastest of these. A
+// pass that takes long is called fewer times. Numbers are random; weights are packed anew in each
 // forward pass if the net's passes have one to the weights.
 double time_pass(ConvKernel& kernel, const ConvDesc& desc, const Trial& trial, Context& ctx);
 

@@ -64,7 +64,7 @@ class ConvKernel : public Kernel {
 using ConvImpl = Impl<ConvDesc, ConvKernel>;
 
 // The input that each window covers, as columns: y (N, C * T..., O...) where row c * T + t holds
-// channel c at tap t, zeros outside. Of the description, outputs and groups do not matter.
+// channel c at tap t, zeros outside. The description's outputs and groups do not matter.
 class Im2colKernel : public Kernel {
  public:
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;  // overwrites y

@@ -11,8 +11,8 @@
 namespace shoal::ops::cpu {
 
 // Calls f(thread, begin, end) for contiguous pieces of [0, n), on at most `threads` threads, none
-// smaller than `grain` but the only one. Which piece a thread gets depends on n, threads and grain
-// alone. f must not throw.
+// smaller than `grain` but the only one. The piece that a thread gets depends on n, threads and
+// grain alone. f must not throw.
 template <class F>
 void parallel_for(int threads, std::int64_t n, std::int64_t grain, F f) {
   const std::int64_t pieces =
