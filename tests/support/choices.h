@@ -37,7 +37,7 @@ NetParameter plain_net(NetParameter param);
 
 // The result of one pass, by name: the loss, blobs, and params with their gradients.
 using Results = std::vector<std::pair<std::string, Numbers>>;
-// Runs forward, and backward in phase TRAIN. Of blobs those that no layer takes, or all.
+// Runs forward, and backward in phase TRAIN. Returns blobs that no layer takes, or all.
 Results run_pass(Net& net, bool all_blobs);
 
 // Expects the same names and close numbers: no number farther off than `largest` times the largest

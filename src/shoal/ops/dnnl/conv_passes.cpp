@@ -38,9 +38,9 @@ struct Way {
   NumberType type;  // of the numbers that are multiplied
 };
 
-// In order of preference. Winograd's algorithm multiplies less by a factor of 2.25 to 4, and the
-// library has it in float32 alone; with processors whose products of 16 bits are fast it is the
-// faster one for large maps of many channels, where its transforms cost least.
+// Returns the ways by preference. Winograd's algorithm multiplies less by a factor of 2.25 to 4,
+// and the library has it in float32 alone; with processors whose products of 16 bits are fast it is
+// the faster one for large maps of many channels, where its transforms cost least.
 std::vector<Way> ways_of(const ConvDesc& conv, const Context& ctx, NumberType lying,
                          bool winograd) {
   constexpr Way kWinograd{algorithm::convolution_winograd, NumberType::kFloat32};
