@@ -1,150 +1,136 @@
-// The list of exchanges of an updater: which layer goes by which, what they share, and how an
-// exchange that sends nothing trains a layer beside a table's rows.
+// The exchanges of a net: one list over all of them, the versions of its rows, and what one
+// worker's rows have come to in another's. And the memory that rows come to.
 #include "shoal/solver/exchange.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "shoal/net/net.h"
 #include "shoal/parallel/param_staging.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
-#include "support/data_files.h"
+#include "shoal/solver/row_state.h"
+#include "support/exchange_job.h"
 #include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::exchange_test {
 namespace {
 
-// Two layers that learn, 'low' and 'high', on batches of 2 of 16 records.
-SolverParameter two_layers(const std::string& name, const std::string& more = "") {
-  const std::string path = fresh_directory(name) + "/records";
-  or_throw(write_records("datumfile", path, small_records(16)));
-  SolverParameter param = parse_solver(
-      "base_lr: 0.0001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 8 display: 0 "
-      "snapshot_after_train: false " +
-          more,
-      "x");
-  *param.mutable_net_param() = parse_net(
-      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
-          "' backend: DATUMFILE batch_size: 2 shared_file_system: true } }"
-          "layer { name: 'low' type: 'InnerProduct' bottom: 'data' top: 'low' inner_product_param "
-          "{ num_output: 7 weight_filler { type: 'xavier' } } }"
-          "layer { name: 'high' type: 'InnerProduct' bottom: 'low' top: 'high' "
-          "inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }"
-          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'high' bottom: 'label' }",
-      "x.prototxt");
-  return param;
-}
+// ---- rows and their states ----
 
-// The rule applied here to one layer: nothing is sent.
-ExchangeOffer silent_offer(const SolverParameter& param, const std::string& layer) {
-  ExchangeOffer offer = local_offer(param, "x");
-  offer.takes = [layer](const Layer& of) { return of.name() == layer; };
-  return offer;
-}
+// 'conv' by the table, 'turned' by factors, 'ip' by a ring, the rest by the table.
+constexpr const char* kMixed =
+    " exchange { layer { name: 'turned' way: FACTORS } layer { name: 'ip' way: RING } way: TABLE }";
 
-// Trains to max_iter with 'high' by an exchange that sends nothing and the rest by a table's rows.
-std::vector<std::vector<float>> train_mixed(const SolverParameter& param, int workers,
-                                            std::vector<std::vector<float>>* rows = nullptr) {
-  Job cluster(workers);
-  std::vector<std::vector<float>> params(static_cast<std::size_t>(workers));
+using ExchangeRows = ExchangeJob;
+
+// Calls look(worker, solver, updater) after `iterations` iterations of two workers, all updates in
+// the params.
+void train_rows(const SolverParameter& param, const std::string& scheme, int iterations,
+                const std::function<void(int, Solver&, Updater&)>& look,
+                const std::function<void(int, Solver&, Updater&)>& before = {}) {
+  Job cluster(2, 2);
   const auto outcomes = cluster.run([&](int worker, table::Table& table) -> Status {
     const std::unique_ptr<Team> team = parallel::make_table_team(table);
-    SolverOptions options = with_name("x");
+    SolverOptions options = with_name("job");
     options.team = team.get();
-    options.share = {.client = worker, .clients = workers};
+    options.share = {.client = worker, .clients = 2};
+    Updater* updater = nullptr;
     options.make_updater = [&](Net& net) {
-      return make_updater(
-          net, {silent_offer(param, "high"), parallel::table_offer(param, table, {.name = "x"})});
+      auto made =
+          parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
+      updater = made.get();
+      return made;
     };
     Solver solver(param, options);
-    const Result<Ending> ending = solver.solve();
-    params[static_cast<std::size_t>(worker)] = all_params(solver.net());
-    return ending.ok() ? Status() : Status(ending.error());
+    if (before) before(worker, solver, *updater);
+    if (const Result<Ending> ending = solver.step(iterations); !ending.ok()) return ending.error();
+    if (Status status = updater->settle(Settle::kTeams); !status.ok()) return status;
+    if (Status status = updater->state().prepare_save(); !status.ok()) return status;
+    look(worker, solver, *updater);
+    return table.finish(solver.iteration());
   });
   for (const Status& outcome : outcomes)
-    EXPECT_TRUE(outcome.ok()) << (outcome.ok() ? "" : outcome.error().message);
-  if (rows) *rows = cluster.rows();
-  return params;
+    ASSERT_TRUE(outcome.ok()) << (outcome.ok() ? "" : outcome.error().message);
 }
 
-std::vector<float> train_alone(const SolverParameter& param) {
-  Solver solver(param, with_name("x"));
-  or_throw(solver.solve());
-  return all_params(solver.net());
-}
-
-TEST(Exchanges, OneWorkerOfAMixedNetHasTheBitsOfTheLocalSolver) {
-  const SolverParameter param = two_layers("exchanges_one");
-  EXPECT_EQ(train_alone(param), train_mixed(param, 1)[0]);
-}
-
-TEST(Exchanges, WhatSendsNothingIsInNoRowAndDiffersByWorker) {
-  const SolverParameter param = two_layers("exchanges_two");
-  std::vector<std::vector<float>> rows;
-  const auto params = train_mixed(param, 2, &rows);
-  std::size_t numbers = 0;
-  for (const auto& row : rows) numbers += row.size();
-  const std::size_t low = 4 * 7 + 7, high = 7 * 10 + 10;
-  EXPECT_EQ(low, numbers);
-  ASSERT_EQ(low + high, params[0].size());
-  EXPECT_TRUE(std::equal(params[0].begin(), params[0].begin() + low, params[1].begin()));
-  EXPECT_FALSE(std::equal(params[0].begin() + low, params[0].end(), params[1].begin() + low));
-}
-
-TEST(Exchanges, AClipTakesOneNormOfAll) {
-  const SolverParameter param = two_layers("exchanges_clip", "clip_gradients: 0.01");
-  SolverOptions options = with_name("x");
-  options.make_updater = [&](Net& net) {
-    return make_updater(net, {silent_offer(param, "high"), local_offer(param, "x")});
+TEST_F(ExchangeRows, CoverEachNumberOnceAndHaveTheVersionOfTheirUpdates) {
+  const SolverParameter param = job(2, str(kRules[0], kMixed));
+  const auto look = [](int worker, Solver& solver, Updater& updater) {
+    std::map<std::size_t, std::size_t> ends;  // by param
+    for (const StateRow& row : updater.state().rows()) {
+      const NetParam& of = solver.net().params()[row.param];
+      EXPECT_EQ(ends[row.param], row.offset) << "param " << row.param;
+      ends[row.param] += row.length;
+      EXPECT_EQ(row.version, of.lr_mult == 0 ? 0 : 5)
+          << "worker " << worker << ", param " << row.param;
+    }
+    ASSERT_EQ(ends.size(), solver.net().params().size());
+    for (const auto& [param, end] : ends)
+      EXPECT_EQ(end, static_cast<std::size_t>(solver.net().params()[param].blob->data.count()));
   };
-  Solver solver(param, options);
-  or_throw(solver.solve());
-  EXPECT_EQ(train_alone(param), all_params(solver.net()));
+  train_rows(param, "bsp", 5, look);
 }
 
-TEST(Exchanges, ASnapshotOfAMixedNetIsThatOfOneRule) {
-  const SolverParameter param =
-      two_layers("exchanges_saved", "snapshot_prefix: '" + fresh_directory("exchanges_s") + "/s'");
-  SolverOptions options = with_name("x");
-  options.make_updater = [&](Net& net) {
-    return make_updater(net, {silent_offer(param, "high"), local_offer(param, "x")});
+// Under ssp each row has versions of its own, of its own numbers.
+TEST_F(ExchangeRows, OfOneVersionHaveTheSameNumbersOnAllWorkers) {
+  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, std::vector<float>> known;
+  const auto look = [&](int, Solver& solver, Updater& updater) {
+    for (const StateRow& row : updater.state().rows()) {
+      const RowState state = state_of(solver.net(), updater.state(), row);
+      const std::vector<float> numbers(state.numbers.begin(), state.numbers.end());
+      const auto [found, is_new] = known.try_emplace({row.param, row.offset, row.version}, numbers);
+      EXPECT_EQ(found->second, numbers) << "param " << row.param << ", version " << row.version;
+    }
   };
-  Solver first(param, options);
-  or_throw(first.step(4));
-  ASSERT_TRUE(first.snapshot().ok());
-  Solver second(param, with_name("x"));
-  second.restore(param.snapshot_prefix() + "_iter_4.solverstate");
-  or_throw(second.step(4));
-  or_throw(first.step(4));
-  EXPECT_EQ(all_params(first.net()), all_params(second.net()));
+  train_rows(job(2, str(kRules[0])), "ssp 2", 4, look);
+  EXPECT_FALSE(known.empty());
 }
 
-TEST(Exchanges, LayersThatShareAParamGoTogether) {
-  Context context({});
-  const Net net(parse_net("layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 "
-                          "dim: 3 } } }"
-                          "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'a' param { "
-                          "name: 'w' } inner_product_param { num_output: 3 } }"
-                          "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' param { "
-                          "name: 'w' } inner_product_param { num_output: 3 } }"
-                          "layer { name: 'c' type: 'InnerProduct' bottom: 'b' top: 'c' "
-                          "inner_product_param { num_output: 3 } }",
-                          "x"),
-                context);
-  const SolverParameter param = parse_solver("base_lr: 1 lr_policy: 'fixed'", "x");
-  const ExchangeOffer rest = local_offer(param, "x");
-  EXPECT_EQ((std::vector<std::size_t>{1, 1, 1, 0}),
-            routes_of(net, {silent_offer(param, "c"), rest}));
-  EXPECT_EQ((std::vector<std::size_t>{1, 1, 1, 1}),
-            routes_of(net, {silent_offer(param, "b"), rest}))
-      << "'a' owns the param";
-  EXPECT_EQ((std::vector<std::size_t>{1, 0, 0, 1}),
-            routes_of(net, {silent_offer(param, "a"), rest}));
-  EXPECT_THROW(routes_of(net, {silent_offer(param, "a")}), ConfigError) << "'c' is left";
+// The rows of a run, given to another, go on there as if they had been there: with momentum, by
+// each exchange. The records are as many as five iterations read.
+TEST_F(ExchangeRows, ARunGoesOnFromTheRowsOfAnother) {
+  SolverParameter param = job(2, str(kRules[0], kMixed));
+  param.set_lr_policy("fixed");
+  struct Kept {
+    StateRow row;
+    std::vector<float> numbers;
+    std::vector<std::vector<float>> histories;
+  };
+  std::vector<Kept> kept;
+  const auto keep = [&](int worker, Solver& solver, Updater& updater) {
+    if (worker != 0) return;
+    for (const StateRow& row : updater.state().rows()) {
+      const RowState state = state_of(solver.net(), updater.state(), row);
+      Kept& one = kept.emplace_back(Kept{row, {state.numbers.begin(), state.numbers.end()}, {}});
+      for (const auto& history : state.histories)
+        one.histories.emplace_back(history.begin(), history.end());
+    }
+  };
+  const auto give = [&](int worker, Solver& solver, Updater& updater) {
+    for (const Kept& one : kept) {
+      RowState state{.numbers = one.numbers};
+      for (const auto& history : one.histories) state.histories.emplace_back(history);
+      if (worker == 0) set_state(solver.net(), updater.state(), one.row, state);
+    }
+    updater.state().start_at(0, {});
+  };
+  std::vector<float> whole, rest;
+  const auto look_at = [](std::vector<float>& params) {
+    return [&params](int worker, Solver& solver, Updater&) {
+      if (worker == 0) params = all_params(solver.net());
+    };
+  };
+  train_rows(param, "bsp", 5, keep);
+  train_rows(param, "bsp", 10, look_at(whole));
+  train_rows(param, "bsp", 5, look_at(rest), give);
+  EXPECT_EQ(whole, rest);
 }
+
+// ---- the memory of rows ----
 
 class Staging : public testing::TestWithParam<bool> {};
 

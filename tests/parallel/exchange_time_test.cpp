@@ -5,6 +5,7 @@
 
 #include "shoal/table/coordinator.h"
 #include "shoal/table/placement.h"
+#include "support/still_table.h"
 
 namespace shoal::parallel::exchange_time_test {
 namespace {
@@ -13,35 +14,23 @@ using table::Clock;
 using table::RowId;
 
 // Rows of server 0 are here; those of server 1 take a second each.
-class OneLink final : public table::Table {
+class OneLink final : public shoal::test::StillTable {
  public:
-  OneLink(const table::Plan& plan, int worker) : plan_(plan), worker_(worker) {}
+  OneLink(const table::Plan& plan, int worker) : StillTable(worker), plan_(plan) {}
 
-  int worker() const override { return worker_; }
-  const table::RosterBody& roster() const override { return roster_; }
-  Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
-  Status status() const override { return {}; }
-  void push(std::span<const table::Push>) override {}
   void get(RowId row, Clock clock, table::Part part) override {
-    EXPECT_TRUE(part == table::Part::kWeights && clock == plan_.start_of(worker_));
+    EXPECT_TRUE(part == table::Part::kWeights && clock == plan_.start_of(worker()));
     asked.push_back(row);
   }
   Status wait(std::span<const RowId> rows) override {
     for (const RowId row : rows) now_ += std::chrono::seconds(plan_.rows[row].server);
     return {};
   }
-  bool has(std::span<const RowId>) override { return true; }
   Result<std::string> ask(table::Topic topic, Clock clock, std::string) override {
     EXPECT_TRUE(topic == table::Topic::kBarrier);
     turns.emplace_back(clock, asked.size());
     return std::string();
   }
-  void tell(table::Topic, Clock, std::string) override {}
-  std::vector<table::Answer> take_outputs() override { return {}; }
-  Result<table::Want> start(Clock) override { return table::Want::kNothing; }
-  Status finish(Clock) override { return {}; }
-  void abort(const Error&) override {}
-  table::Traffic traffic() const override { return {}; }
   table::Instant now() const override { return now_; }
 
   std::vector<RowId> asked;
@@ -49,8 +38,6 @@ class OneLink final : public table::Table {
 
  private:
   const table::Plan& plan_;
-  const int worker_;
-  const table::RosterBody roster_;
   table::Instant now_{};
 };
 

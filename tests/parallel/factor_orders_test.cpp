@@ -8,17 +8,19 @@
 #include <map>
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/factor_layers.h"
+#include "shoal/parallel/factor_exchange.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/table/scheme.h"
+#include "support/still_table.h"
 
 namespace shoal::test::factor_orders_test {
 namespace {
 
-using parallel::FactorLayers;
+using parallel::FactorExchange;
 using parallel::TableSetup;
+using parallel::TableSide;
 using table::Clock;
 using table::RowId;
 
@@ -34,8 +36,8 @@ enum class Delivery { kAtOnce, kWhenAwaited };
 class Rows {
  public:
   explicit Rows(Delivery delivery) : delivery_(delivery) {}
-  void attach(int worker, FactorLayers& layers) {
-    layers_[static_cast<std::size_t>(worker)] = &layers;
+  void attach(int worker, FactorExchange& exchange) {
+    exchanges_[static_cast<std::size_t>(worker)] = &exchange;
   }
   void push(const table::Push& push) {
     const auto numbers = push.payload.floats();
@@ -60,55 +62,34 @@ class Rows {
       if (found == sent_.end()) return false;
       std::ranges::copy(
           found->second,
-          layers_[static_cast<std::size_t>(worker)]->destination(row).numbers.begin());
+          exchanges_[static_cast<std::size_t>(worker)]->destination(row).numbers.begin());
       return true;
     });
   }
 
   const Delivery delivery_;
-  std::array<FactorLayers*, kWorkers> layers_{};
+  std::array<FactorExchange*, kWorkers> exchanges_{};
   std::map<std::pair<RowId, Clock>, std::vector<float>> sent_;
   std::map<std::pair<int, RowId>, Clock> asked_;
 };
 
 // One worker's table. A wait for a row that has not been sent is an error: the test lets a worker
 // take a step only when the scheme does.
-class RowsTable final : public table::Table {
+class RowsTable final : public StillTable {
  public:
-  RowsTable(Rows& rows, int worker) : rows_(rows), worker_(worker) {
-    for (int i = 0; i < kWorkers; ++i)
-      roster_.processes.push_back({.rank = static_cast<table::Rank>(i),
-                                   .worker = i,
-                                   .server = i,
-                                   .host = {},
-                                   .address = {}});
-  }
-  int worker() const override { return worker_; }
-  const table::RosterBody& roster() const override { return roster_; }
+  RowsTable(Rows& rows, int worker) : StillTable(worker, kWorkers), rows_(rows) {}
   void push(std::span<const table::Push> together) override {
     for (const table::Push& push : together) rows_.push(push);
   }
-  void get(RowId row, Clock clock, table::Part) override { rows_.get(worker_, row, clock); }
+  void get(RowId row, Clock clock, table::Part) override { rows_.get(worker(), row, clock); }
   Status wait(std::span<const RowId> rows) override {
     return has(rows) ? Status()
                      : Status(Error{Code::kTimeout, "waits for what the scheme allows to miss"});
   }
-  bool has(std::span<const RowId> rows) override { return rows_.arrive(worker_, rows); }
-
-  Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
-  Status status() const override { return {}; }
-  Result<std::string> ask(table::Topic, Clock, std::string) override { return std::string(); }
-  void tell(table::Topic, Clock, std::string) override {}
-  std::vector<table::Answer> take_outputs() override { return {}; }
-  Result<table::Want> start(Clock) override { return table::Want::kNothing; }
-  Status finish(Clock) override { return {}; }
-  void abort(const Error&) override {}
-  table::Traffic traffic() const override { return {}; }
+  bool has(std::span<const RowId> rows) override { return rows_.arrive(worker(), rows); }
 
  private:
   Rows& rows_;
-  const int worker_;
-  table::RosterBody roster_;
 };
 
 // The gradient of a worker at a clock is top_grad (outputs) times bottom (inputs); both depend on
@@ -156,14 +137,18 @@ struct Worker {
         net(param.net_param(), context),
         table(rows, number),
         scheme(or_throw(table::make_scheme(str("ssp ", staleness)))),
-        exchange(TableSetup{param, net, layers, table, options, *scheme, ways}, layers) {
+        setup{param, net, table, options, *scheme, ways},
+        side(std::make_shared<TableSide>(setup)),
+        exchange(setup, side) {
+    side->map_rows(setup, {});
     exchange.rows(0);
     rows.attach(number, exchange);
     std::ranges::copy(kFirst, net.layers()[1]->params()[0]->data.host_out().begin());
   }
   Status begin(Clock clock) {
-    exchange.begin(clock, kRate);
-    return exchange.before_forward(1, waits);
+    or_throw(side->begin(clock, kRate));
+    or_throw(exchange.begin(clock, kRate));
+    return exchange.before_forward(1);
   }
   void send(Clock clock) {
     const auto [top, bottom] = factors_of(table.worker(), clock, weight());
@@ -171,7 +156,10 @@ struct Worker {
     std::ranges::copy(top, top_grad.host_out().begin());
     std::ranges::copy(bottom, data.host_out().begin());
     dynamic_cast<Factored&>(*net.layers()[1]).factors_go_to()->take(0, top_grad, data);
-    exchange.send(1, 1);
+    const int layer = 1;
+    or_throw(exchange.after_backward({&layer, 1}));
+    or_throw(exchange.hand_in(true));
+    or_throw(exchange.apply(true, 0));
   }
   Weight weight() const {
     Weight weight;
@@ -184,11 +172,11 @@ struct Worker {
   Net net;
   RowsTable table;
   const std::unique_ptr<table::Scheme> scheme;
-  const Layers layers{false, true};
   const std::vector<parallel::Way> ways{parallel::Way::kTable, parallel::Way::kFactors};
   const parallel::WorkerOptions options;
-  parallel::RowWaits waits{table};
-  FactorLayers exchange;
+  const TableSetup setup;
+  const std::shared_ptr<TableSide> side;
+  FactorExchange exchange;
 };
 
 // An order is a list of workers, each of which acts when its number comes. A step is one action, or
@@ -253,10 +241,8 @@ struct Orders {
         if (beside) one->exchange.progress();
     }
     for (const auto& worker : workers) {
-      do {
-        const auto gathered = worker->exchange.gather_all(worker->waits);
-        ASSERT_TRUE(gathered.ok()) << gathered.error().message << words(order);
-      } while (worker->exchange.update_all(0));
+      const Status settled = worker->exchange.settle(Settle::kOwn);
+      ASSERT_TRUE(settled.ok()) << settled.error().message << words(order);
       EXPECT_EQ(worker->weight(), workers[0]->weight()) << words(order);
     }
   }

@@ -8,7 +8,7 @@
 #include "shoal/layers/factored.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/replicated_layers.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/table/shard.h"
 #include "support/exchange_job.h"
 #include "support/regression.h"

@@ -278,8 +278,7 @@ std::string second_task(const std::string& scheme, const std::string& more = "")
     options.team = team.get();
     options.share = {.client = index, .clients = 2, .replica = 0, .replicas = 1};
     options.make_updater = [&](Net& net) {
-      return make_updater(net,
-                          {parallel::table_offer(param, table, {.name = "job", .scheme = scheme})});
+      return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
     };
     Solver solver(param, options);
     table.first = solver.net().params()[0].blob;

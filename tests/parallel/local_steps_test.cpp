@@ -353,9 +353,8 @@ std::string why_refused(const SolverParameter& param, const table::SchemeMaker& 
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");
     options.make_updater = [&](Net& net) {
-      return make_updater(
-          net, {parallel::table_offer(param, table,
-                                      {.name = "job", .scheme = "tried", .maker = maker})});
+      return parallel::make_table_updater(param, net, table,
+                                          {.name = "job", .scheme = "tried", .maker = maker});
     };
     try {
       Solver solver(param, options);

@@ -13,6 +13,7 @@
 
 #include "shoal/parallel/mpi_sum.h"
 #include "support/distributed_train.h"
+#include "support/still_table.h"
 
 namespace shoal::test::mpi_test {
 namespace {
@@ -39,35 +40,14 @@ std::string why_skipped() {
 // ---- a rank ----
 
 // A sum asks no more than this of its table. The job lives, unless `status` is an error.
-class Alive final : public table::Table {
+class Alive final : public StillTable {
  public:
-  Alive(int worker, int workers, Status status = {}) : worker_(worker), status_(std::move(status)) {
-    for (int r = 0; r < workers; ++r) {
-      auto& process = roster_.processes.emplace_back();
-      process.rank = static_cast<table::Rank>(r);
-      process.worker = process.server = r;
-    }
-  }
-  int worker() const override { return worker_; }
-  const table::RosterBody& roster() const override { return roster_; }
-  Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
+  Alive(int worker, int workers, Status status = {})
+      : StillTable(worker, workers), status_(std::move(status)) {}
   Status status() const override { return status_; }
-  void push(std::span<const table::Push>) override {}
-  void get(table::RowId, table::Clock, table::Part) override {}
-  Status wait(std::span<const table::RowId>) override { return {}; }
-  bool has(std::span<const table::RowId>) override { return true; }
-  Result<std::string> ask(table::Topic, table::Clock, std::string) override { return {""}; }
-  void tell(table::Topic, table::Clock, std::string) override {}
-  std::vector<table::Answer> take_outputs() override { return {}; }
-  Result<table::Want> start(table::Clock) override { return table::Want::kNothing; }
-  Status finish(table::Clock) override { return {}; }
-  void abort(const Error&) override {}
-  table::Traffic traffic() const override { return {}; }
 
  private:
-  const int worker_;
   const Status status_;
-  table::RosterBody roster_;
 };
 
 float summand(int worker, int clock, std::size_t i) {

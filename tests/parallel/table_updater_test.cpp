@@ -56,8 +56,7 @@ std::string why_refused(const SolverParameter& param, const std::string& scheme)
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");
     options.make_updater = [&](Net& net) {
-      return make_updater(net,
-                          {parallel::table_offer(param, table, {.name = "job", .scheme = scheme})});
+      return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
     };
     try {
       Solver solver(param, options);

@@ -1,6 +1,7 @@
 // A worker's table that passes every call on to another. A test overrides what it observes.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ class ForwardingTable : public table::Table {
   Result<bool> leave(table::Clock clock, std::string state) override {
     return inner_.leave(clock, std::move(state));
   }
+  std::shared_ptr<float[]> memory(std::size_t floats) override { return inner_.memory(floats); }
   Status status() const override { return inner_.status(); }
   void share_out(table::ParallelFor parallel_for) override {
     inner_.share_out(std::move(parallel_for));
@@ -33,6 +35,7 @@ class ForwardingTable : public table::Table {
   }
   Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
   bool has(std::span<const table::RowId> rows) override { return inner_.has(rows); }
+  table::Version version(table::RowId row) override { return inner_.version(row); }
   Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override {
     return inner_.ask(topic, clock, std::move(body));
   }

@@ -28,9 +28,8 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
   options.make_updater = [&](Net& net) {
     std::unique_ptr<Updater> made =
         table
-            ? make_updater(net, {parallel::table_offer(
-                                    param, *table,
-                                    {.name = "job", .scheme = shape.scheme, .maker = shape.maker})})
+            ? parallel::make_table_updater(
+                  param, net, *table, {.name = "job", .scheme = shape.scheme, .maker = shape.maker})
             : make_local_updater(param, "job", net);
     if (shape.replicas > 1) made = parallel::make_replicas(param, "job", net, {}, std::move(made));
     updater = made.get();

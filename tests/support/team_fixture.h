@@ -58,9 +58,13 @@ class MeanUpdater final : public ForwardingUpdater, public Checkpointed {
       if (Status status = share(param.blob->data.host_mut()); !status.ok()) return status;
     return {};
   }
+  std::int64_t bytes_together() const override { return 0; }
+  bool is_quiet() const override { return false; }
+  bool queues_updates() const override { return false; }
   Checkpointed& state() override { return *this; }
   std::optional<double> seconds_waited() const override { return 0; }
 
+  std::vector<StateRow> rows() override { return inner().state().rows(); }
   std::vector<Tensor*> histories() override { return inner().state().histories(); }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
     started_at = iteration;

@@ -20,8 +20,6 @@ struct RowExtras {
   // no row leaves this process, where one would wait behind another: rows are as long as they may
   // be
   bool stays = false;
-  // by layer: whether its params have rows; empty: all have
-  std::vector<bool> layers{};
   // by layer: whether every worker updates its params itself, so that their rows, and their
   // histories', are read once; empty: none
   std::vector<bool> replicated{};

@@ -1,4 +1,4 @@
-// A worker of a table: an exchange whose params live in the table's rows, and its team.
+// A worker of a table: an updater of the exchanges over its rows, and its team.
 #pragma once
 
 #include <memory>
@@ -36,9 +36,10 @@ struct WorkerOptions {
   Rates rates{};  // from which the ways of exchange are chosen; the same on every worker
 };
 
-// Layers go by rows of a table, of as many workers and servers as its roster names. The rows exist,
-// with the chief's weights and histories, from the first settle() or begin() on: what copy_weights
-// or a restore did before that on the chief counts, on others it is overwritten.
+// An updater of the net's layers over a table, of as many workers and servers as its roster names,
+// by the exchanges that the solver asks for. The rows exist, with the chief's weights and
+// histories, from the first settle() or begin() on: what copy_weights or a restore did before that
+// on the chief counts, on others it is overwritten.
 //
 // Gradients leave layer by layer while backward still runs, and the forward pass of a layer waits
 // for that layer's rows alone. Under on_nan: SKIP, with debug_info, and where the scheme judges
@@ -53,12 +54,12 @@ struct WorkerOptions {
 // history, with which all go on. It needs a copy of what is pushed; another where an exchange goes
 // on during a step; and two more for a momentum of the table's.
 //
-// The table may write into the net's params until the exchange was settled, or ended with an error.
+// The table may write into the net's params until the updater was settled, or ended with an error.
 // Throws ConfigError for what cannot be had together: clip_gradients with gradients of a scheme
 // that is not lockstep, on_nan: SNAPSHOT or WARN, a scheme whose task makes no sense; and for a
 // scheme that is not known.
-ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
-                          const WorkerOptions& options);
+std::unique_ptr<Updater> make_table_updater(const SolverParameter& param, Net& net,
+                                            table::Table& table, const WorkerOptions& options);
 
 // The solver's view of the others, over the same table. One at a time; the next is of a later
 // plan, as the updater beside it.

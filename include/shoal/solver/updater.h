@@ -61,11 +61,22 @@ struct OwnState {
   virtual ~OwnState() = default;
 };
 
+// Numbers of a param that are updated together: a row of a table, or the whole param.
+struct StateRow {
+  std::size_t param = 0, offset = 0, length = 0;  // of Net::params(); in numbers
+  // Rises with each update of these numbers, and begins as the iteration at which the run does.
+  // Members of a team whose params are the same have the same numbers at the same version.
+  std::int64_t version = 0;
+};
+
 // Saves and restores what updates depend on beside the params. By default that is nothing but the
 // histories, which are here.
 class Checkpointed {
  public:
   virtual ~Checkpointed() = default;
+  // Every number of the params once, in rows. Versions after settle(). The numbers of a row are the
+  // param's, its histories those of histories() at the same place (solver/row_state.h).
+  virtual std::vector<StateRow> rows() = 0;
   // Fetches the histories if they are elsewhere. After settle().
   virtual Status prepare_save() { return {}; }
   // The rule's first history of every param of the net, then its second: to save, or to restore
@@ -109,18 +120,18 @@ class Updater {
   // The calls of the first, for neighbouring layers whose params have at most so many bytes in all,
   // may come together, and that of the second may be one for all of them, as Net's hooks may; 0:
   // each layer's come on their own. Constant.
-  virtual std::int64_t bytes_together() const { return 0; }
+  virtual std::int64_t bytes_together() const = 0;
   // Whether the params are ready when begin() returns, and after_backward sends nothing to other
   // processes, so that a step may still be forbidden after its passes. Constant.
-  virtual bool is_quiet() const { return false; }
+  virtual bool is_quiet() const = 0;
   // If it is: looks at the gradients, whose passes are done, so that end_step need not. Waits for
   // the device.
-  virtual Status look() { return {}; }
+  virtual Status look() = 0;
   // Whether queue_update may take the place of end_step. Constant.
-  virtual bool queues_updates() const { return false; }
+  virtual bool queues_updates() const = 0;
   // If it does: end_step(kUpdate) without a wait. The device adds to the verdict what it finds in
   // the gradients, and obeys it (ops/update.h).
-  virtual Status queue_update(Tensor& /*verdict*/) { return {}; }
+  virtual Status queue_update(Tensor& verdict) = 0;
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
   // Whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;
@@ -136,9 +147,7 @@ class Updater {
   virtual std::optional<double> seconds_waited() const = 0;
 };
 
-// Passes the calls on to another updater: the base of those that add something to a few of them.
-// bytes_together, is_quiet, look, queues_updates and queue_update are not passed on: their defaults
-// suit whatever is added.
+// Passes every call on to another updater: the base of those that add something to a few of them.
 class ForwardingUpdater : public Updater {
  public:
   explicit ForwardingUpdater(std::unique_ptr<Updater> inner) : inner_(std::move(inner)) {}
@@ -153,6 +162,11 @@ class ForwardingUpdater : public Updater {
   Status after_backward(std::span<const int> layers) override {
     return inner_->after_backward(layers);
   }
+  std::int64_t bytes_together() const override { return inner_->bytes_together(); }
+  bool is_quiet() const override { return inner_->is_quiet(); }
+  Status look() override { return inner_->look(); }
+  bool queues_updates() const override { return inner_->queues_updates(); }
+  Status queue_update(Tensor& verdict) override { return inner_->queue_update(verdict); }
   Result<StepOutcome> end_step(StepEnd how) override { return inner_->end_step(how); }
   Result<bool> another_step() override { return inner_->another_step(); }
   Status settle(Settle how) override { return inner_->settle(how); }

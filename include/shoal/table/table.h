@@ -70,33 +70,24 @@ class Table {
 
   // Between two plans: this worker is at the end of its part of a generation, and has heard of all
   // that it pushed. Waits until all are. From then on worker() and roster() are those of the next
-  // generation, whose plan create() is to be given; false: this worker is not in it any more. A
-  // table whose workers and schemes stay as they are need not ask, and keeps its roster.
-  virtual Result<bool> regroup(const SegmentBody& end) {
-    (void)end;
-    return true;
-  }
+  // generation, whose plan create() is to be given; false: this worker is not in it any more.
+  virtual Result<bool> regroup(const SegmentBody& end) = 0;
 
   // This worker wants to leave, at the end of a task: it has made its last push and heard of all,
   // and takes part in nothing more. `state` is what it would have said in a gather for a snapshot.
   // Returns when this process may go; false: it may not, and all workers are told to stop.
-  virtual Result<bool> leave(Clock clock, std::string state) {
-    (void)clock, (void)state;
-    return false;
-  }
+  virtual Result<bool> leave(Clock clock, std::string state) = 0;
 
   // Memory for numbers that are pushed: from there they reach processes of this machine with one
   // copy less, if that can be.
-  virtual std::shared_ptr<float[]> memory(std::size_t floats) {
-    return std::make_shared_for_overwrite<float[]>(floats);
-  }
+  virtual std::shared_ptr<float[]> memory(std::size_t floats) = 0;
 
   // The job's error, if it has failed, without waiting. On any thread.
   virtual Status status() const = 0;
 
   // How this worker's thread shares work out that it does for a server in its process; if not said
   // it does all itself.
-  virtual void share_out(ParallelFor parallel_for) { (void)parallel_for; }
+  virtual void share_out(ParallelFor parallel_for) = 0;
   // Asynchronous: returns at once, but for rows of a server in this process that no other worker
   // pushes: they have been updated then, since only this thread would wait for it. Values as in
   // Client::push. Pushes given together leave in fewer writes than one by one.
@@ -107,6 +98,8 @@ class Table {
   virtual Status wait(std::span<const RowId> rows) = 0;
   // Whether they have, without waiting.
   virtual bool has(std::span<const RowId> rows) = 0;
+  // Of the numbers of the row that arrived last; before any, the plan's start.
+  virtual Version version(RowId row) = 0;
 
   // A question to the coordinator, or a round with all workers: what Topic says of it. `clock` must
   // differ from round to round of a topic.
@@ -127,15 +120,15 @@ class Table {
   // Returns when what push() and create() were given is no longer read, nor will be. Before their
   // memory goes, unless the service went first; what is left of the table is ask, tell and abort.
   // If the job is not over, the others take this worker for lost, unless abort follows at once.
-  virtual void release() {}
+  virtual void release() = 0;
 
   virtual Traffic traffic() const = 0;  // of the whole process
   // The monotonic clock by which this worker's times are measured: the system's, or that of a
   // simulation.
-  virtual Instant now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
+  virtual Instant now() const = 0;
   // Pushes of this worker; reads that the server in this process answered, of any worker. Without a
   // server here: none.
-  virtual StalenessCounts staleness() const { return {}; }
+  virtual StalenessCounts staleness() const = 0;
 };
 
 // How rows go to and come from processes of the same machine: through memory if that can be had, or

@@ -1,43 +1,40 @@
 #include "shoal/parallel/bucket_sums.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/allreduce.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/parallel/mpi_sum.h"
 #include "shoal/parallel/nccl_sum.h"
-#include "shoal/parallel/replicated_layers.h"
 #include "shoal/solver/net_params.h"
 
 namespace shoal::parallel {
 
 using table::RowId;
 
-BucketSums::BucketSums(const TableSetup& setup, Of of) : net_(setup.net), table_(setup.table) {
-  if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(setup.table, setup.options.name);
+BucketSums::BucketSums(const TableSetup& setup, TableSide& side, Of of)
+    : net_(side.net), table_(side.table), waits_(side.waits), part_of_(setup.ways.size()) {
+  if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(table_, setup.options.name);
+  int by_nccl = 0;
   for (Bucket& bucket : buckets_of(net_, setup.ways, bucket_bytes(setup.options.rates))) {
+    by_nccl += bucket.way == Way::kNccl;
     const bool in_place = of == Of::kGradients && bucket.way == Way::kNccl;
     Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket), .in_place = in_place});
     for (const int layer : part.bucket.layers) {
-      const std::vector<std::size_t> own = learning_of(net_, layer);
-      part.params.insert(part.params.end(), own.begin(), own.end());
+      part_of_[static_cast<std::size_t>(layer)] = parts_.size() - 1;
+      std::ranges::copy(learning_of(net_, layer), std::back_inserter(part.params));
     }
   }
-  const auto by_nccl =
-      std::ranges::count(parts_, Way::kNccl, [](const Part& part) { return part.bucket.way; });
-  if (by_nccl > 0)
-    nccl_ = begin_nccl(table_, net_.context(), static_cast<int>(by_nccl), setup.options.name);
+  if (by_nccl > 0) nccl_ = begin_nccl(table_, net_.context(), by_nccl, setup.options.name);
+  if (!parts_.empty()) side.add(*this);
 }
 
-std::size_t BucketSums::part_of(int layer) const {
-  const auto found = std::ranges::find_if(parts_, [layer](const Part& part) {
-    return std::ranges::find(part.bucket.layers, layer) != part.bucket.layers.end();
-  });
-  CHECK(found != parts_.end()) << "layer " << layer << " is in no bucket";
-  return static_cast<std::size_t>(found - parts_.begin());
+std::optional<std::size_t> BucketSums::part_of(int layer) const {
+  return part_of_[static_cast<std::size_t>(layer)];
 }
 
 std::vector<table::Row> BucketSums::rows(RowId first) {
@@ -67,17 +64,17 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
   return all;
 }
 
-table::Destination BucketSums::destination(RowId row) const {
+table::Destination BucketSums::destination(RowId row) {
   const auto part = std::ranges::find_if(
       parts_, [row](const Part& one) { return one.first <= row && row < one.end; });
   return part->sum->destination(row);
 }
 
-Status BucketSums::expect(std::size_t of, table::Clock clock, RowWaits& waits) {
+Status BucketSums::expect(std::size_t of, table::Clock clock) {
   Part& part = parts_[of];
   if (std::exchange(part.clock, clock) == clock) return {};
   part.complete = 0;
-  return part.sum->expect(clock, waits);
+  return part.sum->expect(clock, waits_);
 }
 
 // Calls write for all params, with their parts of the vector.
@@ -97,7 +94,7 @@ std::vector<Tensor*> BucketSums::gradients(const Part& part) const {
 }
 
 void BucketSums::send(int layer, float weight) {
-  Part& part = parts_[part_of(layer)];
+  Part& part = parts_[*part_of(layer)];
   if (!part.in_place)
     return send(layer, weight, [&](std::size_t p, std::span<float> numbers) {
       std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
@@ -108,7 +105,7 @@ void BucketSums::send(int layer, float weight) {
 }
 
 void BucketSums::send(int layer, float count, const Visit& write) {
-  Part& part = parts_[part_of(layer)];
+  Part& part = parts_[*part_of(layer)];
   each(part, [&](std::size_t p, std::span<float> numbers) {
     if (net_.params()[p].layer == layer) write(p, numbers);
   });
@@ -150,12 +147,12 @@ void BucketSums::progress() {
 
 // While this worker waits it carries on all sums, since others wait for its part of them; and once
 // more before it reads, so that a device brings the counts of all that are there at once.
-Result<std::optional<float>> BucketSums::finish(std::size_t of, RowWaits& waits) {
+Result<std::optional<float>> BucketSums::finish(std::size_t of) {
   Part& part = parts_[of];
   if (!std::exchange(part.is_under_way, false)) return std::optional<float>();
   part.sum->progress();
   while (!part.sum->is_done()) {
-    if (Status status = part.sum->wait(waits); !status.ok()) return status.error();
+    if (Status status = part.sum->wait(waits_); !status.ok()) return status.error();
     part.sum->progress();
     progress();
   }

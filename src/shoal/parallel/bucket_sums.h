@@ -9,33 +9,34 @@
 
 #include "shoal/ops/job_sums.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/table_exchange.h"
+#include "shoal/parallel/table_side.h"
 #include "shoal/parallel/vector_sum.h"
 
 namespace shoal::parallel {
 
 // All calls on the solver's thread, destination apart.
-class BucketSums {
+class BucketSums final : public MessageRows {
  public:
   enum class Of {
     kGradients,  // the params' own; NCCL sums them where they are
     kNumbers,    // what the caller writes, on the host
   };
-  // For the ways of a setup. Throws ConfigError as begin_mpi and begin_nccl do.
-  BucketSums(const TableSetup& setup, Of of);
+  // For the ways of a setup; adds its rows to the side. Throws ConfigError as begin_mpi and
+  // begin_nccl do.
+  BucketSums(const TableSetup& setup, TableSide& side, Of of);
 
   std::size_t size() const { return parts_.size(); }
   const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
-  std::size_t part_of(int layer) const;
-  // Whether the layer's gradients are summed on the device.
-  bool in_place(int layer) const { return parts_[part_of(layer)].in_place; }
+  // Nothing for a layer in no bucket.
+  std::optional<std::size_t> part_of(int layer) const;
+  // Whether the bucket's gradients are summed on the device.
+  bool in_place(std::size_t part) const { return parts_[part].in_place; }
 
-  // As ReplicatedLayers has them.
-  std::vector<table::Row> rows(table::RowId first);
-  table::Destination destination(table::RowId row) const;
+  std::vector<table::Row> rows(table::RowId first) override;
+  table::Destination destination(table::RowId row) override;
 
   // Before a forward pass of the bucket's layers: asks for what others send, once a clock.
-  Status expect(std::size_t part, table::Clock clock, RowWaits& waits);
+  Status expect(std::size_t part, table::Clock clock);
   // Of gradients: sends `weight` times the layer's, which count `weight`. When all layers of the
   // bucket were sent, starts their sum. From here until finish() the gradients belong to the sum.
   void send(int layer, float weight);
@@ -53,7 +54,7 @@ class BucketSums {
   }
   // Returns when the sum that was started is there: the sum of all counts; nothing: none was since
   // the last call.
-  Result<std::optional<float>> finish(std::size_t part, RowWaits& waits);
+  Result<std::optional<float>> finish(std::size_t part);
   // Then, of gradients: they are `scale` times the sum.
   void read(std::size_t part, float scale);
   // Of numbers: calls read(param, sum) for each param.
@@ -77,8 +78,10 @@ class BucketSums {
 
   Net& net_;
   table::Table& table_;
-  std::shared_ptr<ops::JobSums> nccl_;  // of the generation, if a bucket goes by it
-  std::vector<Part> parts_;             // in the order of backward
+  RowWaits& waits_;
+  std::vector<std::optional<std::size_t>> part_of_;  // by layer
+  std::shared_ptr<ops::JobSums> nccl_;               // of the generation, if a bucket goes by it
+  std::vector<Part> parts_;                          // in the order of backward
 };
 
 }  // namespace shoal::parallel

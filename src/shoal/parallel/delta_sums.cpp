@@ -9,14 +9,14 @@
 
 namespace shoal::parallel {
 
-DeltaSums::DeltaSums(const TableSetup& setup)
-    : layers_(collective_by(setup.ways)),
-      task_(setup.scheme.task),
-      net_(setup.net),
-      sums_(setup, BucketSums::Of::kNumbers),
-      is_unsent_(layers_.size()),
+DeltaSums::DeltaSums(const TableSetup& setup, TableSide& side)
+    : task_(side.task),
+      net_(side.net),
+      sums_(setup, side, BucketSums::Of::kNumbers),
+      is_unsent_(setup.ways.size()),
       from_(net_.params().size()),
-      v_(from_.size()) {
+      v_(from_.size()),
+      versions_(sums_.size()) {
   for (std::size_t p = 0; p < from_.size(); ++p) {
     const NetParam& param = net_.params()[p];
     if (!owns(param.layer) || param.lr_mult == 0) continue;
@@ -25,13 +25,13 @@ DeltaSums::DeltaSums(const TableSetup& setup)
   }
 }
 
-Status DeltaSums::begin(int layer, table::Clock task, RowWaits& waits) {
-  const std::size_t part = sums_.part_of(layer);
-  if (Status status = apply(part, waits); !status.ok()) return status;
+Status DeltaSums::begin(int layer, table::Clock task) {
+  const std::size_t part = *sums_.part_of(layer);
+  if (Status status = apply(part); !status.ok()) return status;
   for (const std::size_t p : learning_of(net_, layer))
     std::ranges::copy(net_.params()[p].blob->data.host(), from_[p].begin());
   is_unsent_[layer] = true;
-  return sums_.expect(part, task, waits);
+  return sums_.expect(part, task);
 }
 
 void DeltaSums::send(int layer, float weight) {
@@ -44,22 +44,24 @@ void DeltaSums::send(int layer, float weight) {
 }
 
 void DeltaSums::send_rest(float weight) {
-  for (int layer = static_cast<int>(layers_.size()); layer-- > 0;)
+  for (int layer = static_cast<int>(is_unsent_.size()); layer-- > 0;)
     if (is_unsent_[layer]) send(layer, weight);
 }
 
-Status DeltaSums::apply_all(RowWaits& waits) {
+Status DeltaSums::apply_all() {
   for (std::size_t part = 0; part < sums_.size(); ++part)
-    if (Status status = apply(part, waits); !status.ok()) return status;
+    if (Status status = apply(part); !status.ok()) return status;
   return {};
 }
 
 // If no worker has learned anything the params are what all began with.
-Status DeltaSums::apply(std::size_t part, RowWaits& waits) {
-  const Result<std::optional<float>> count = sums_.finish(part, waits);
+Status DeltaSums::apply(std::size_t part) {
+  const Result<std::optional<float>> count = sums_.finish(part);
   if (!count.ok()) return count.error();
-  if (const float all = count.value().value_or(0); all > 0)
-    sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / all); });
+  const float all = count.value().value_or(0);
+  if (all <= 0) return {};
+  sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / all); });
+  ++versions_[part];
   return {};
 }
 

@@ -7,9 +7,8 @@
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/delta_sums.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/parallel/global_momentum.h"
-#include "shoal/parallel/table_exchange.h"
-#include "shoal/parallel/tuning/link_times.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/local_rule.h"
@@ -42,51 +41,55 @@ RowExtras extras_of(const TableSetup& setup, LocalRule& rule) {
     if (setup.scheme.task.momentum != MomentumPolicy::kAverage && !sums[param.layer])
       histories[i] = nullptr;
   }
-  return {.running_sums = true,
-          .histories = std::move(histories),
-          .layers = setup.layers,
-          .replicated = sums};
+  return {.running_sums = true, .histories = std::move(histories), .replicated = sums};
 }
 
-class LocalStepsExchange final : public TableExchange {
+class LocalStepsExchange final : public Exchange {
  public:
-  LocalStepsExchange(const TableSetup& setup, std::unique_ptr<LocalRule> rule)
-      : TableExchange(setup, extras_of(setup, *rule)),
+  LocalStepsExchange(const TableSetup& setup, std::shared_ptr<TableSide> side)
+      : side_(std::move(side)),
+        task_(side_->task),
+        local_(side_->recipe, setup.param.snapshot_diff(), setup.net, setup.net.context(),
+               Layers(setup.ways.size(), true)),
+        map_(mapped(*side_, setup, local_)),
         reads_sums_(setup.param.on_nan() == SolverParameter::SKIP),
-        local_(std::move(rule)),
-        sent_(all_.size()),
-        replies_(all_.size()),
-        has_left_(all_.size()),
+        sent_(map_.rows().size()),
+        replies_(sent_.size()),
+        has_left_(sent_.size()),
         momentum_(task_, map_),
-        deltas_(setup) {
-    fix_histories(local_->histories());
-    for (const RowId row : learning_) {
+        deltas_(setup, *side_) {
+    side_->fix_histories(local_.histories());
+    for (const RowId row : side_->learning()) {
       sent_[row].resize(map_.rows()[row].length);
       if (task_.pull_first) replies_[row].resize(map_.rows()[row].length);
       if (map_.rows()[row].lr_mult == 0) sums_.push_back(row);
     }
   }
 
+  Result<Permission> wait_to_begin(std::int64_t iteration) override {
+    return side_->wait_to_begin(iteration, *this);
+  }
+
   Status begin(std::int64_t iteration, float rate) override {
-    if (Status status = begin_task(iteration, rate); !status.ok()) return status;
+    if (Status status = side_->begin(iteration, rate); !status.ok()) return status;
     updates_ = 0;
     if (away_)  // or what arrives of the team's would be written over
-      if (Status status = receive(all_); !status.ok()) return status;
+      if (Status status = side_->receive(side_->all()); !status.ok()) return status;
     come_back();
     if (task_.pull_first)
       if (Status status = pull(); !status.ok()) return status;
     if (reads_sums_)  // the solver looks at them before the first forward
-      if (Status status = receive(sums_); !status.ok()) return status;
-    pacer_.task_begins();
+      if (Status status = side_->receive(sums_); !status.ok()) return status;
+    side_->pacer.task_begins();
     return {};
   }
 
+  void progress() override { deltas_.progress(); }
   Status before_forward(int layer) override {
-    deltas_.progress();
-    local_->before_forward(layer);
-    if (pacer_.steps() > 0 || task_.pull_first) return {};
-    if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
-    if (deltas_.owns(layer)) return deltas_.begin(layer, iteration_, waits_);
+    local_.before_forward(layer);
+    if (side_->pacer.steps() > 0 || task_.pull_first) return {};
+    if (Status status = side_->receive(map_.needed_by(layer)); !status.ok()) return status;
+    if (deltas_.owns(layer)) return deltas_.begin(layer, side_->iteration());
     if (takes_weights()) return {};
     for (const RowId row : map_.owned_by(layer)) {
       if (!map_.rows()[row].learns) continue;
@@ -97,38 +100,53 @@ class LocalStepsExchange final : public TableExchange {
   }
 
   Status after_backward(std::span<const int> layers) override {
-    deltas_.progress();
     for (const int layer : layers)
       if (Status status = finish_backward(layer); !status.ok()) return status;
     return {};
   }
 
-  Gradients gradients() override { return local_->gradients(); }
+  Gradients gradients() override { return local_.gradients(); }
 
-  Status end_step(bool update, double squares) override {
+  Status apply(bool update, double squares) override {
     if (!update) {
-      local_->skip();
+      local_.skip();
       return {};
     }
-    local_->update(own_updates_, rate_, squares);
+    local_.update(own_updates_, side_->rate(), squares);
     ++updates_;
     ++own_updates_;
     return {};
   }
 
   Result<bool> another_step() override {
-    step_done();
-    if (task_.pull_first && pacer_.steps() == 1)
+    side_->step_done();
+    if (task_.pull_first && side_->pacer.steps() == 1)
       if (Status status = take_replies(); !status.ok()) return status.error();
-    if (pacer_.wanted() > pacer_.steps()) return true;
-    const Result<Verdict> verdict = pacer_.judge(iteration_);
+    if (side_->pacer.wanted() > side_->pacer.steps()) return true;
+    const Result<Verdict> verdict = side_->pacer.judge(side_->iteration());
     if (!verdict.ok()) return verdict.error();
     if (verdict.value() == Verdict::kAnother) return true;
     if (!task_.pull_first) hand_in(verdict.value());
     return false;
   }
 
-  std::vector<Tensor*> histories() override { return local_->histories(); }
+  Status settle(Settle how) override {
+    if (Status status = side_->create(); !status.ok()) return status;
+    if (Status status = side_->receive(side_->all()); !status.ok()) return status;
+    if (Status status = deltas_.apply_all(); !status.ok()) return status;
+    return how == Settle::kTeams ? refresh() : Status();
+  }
+  std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }
+
+  // Between two exchanges the version is that of the numbers with which the last task began.
+  std::vector<StateRow> rows() override {
+    std::vector<StateRow> rows = side_->state_rows();
+    for (StateRow& row : rows)
+      if (const int layer = side_->net.params()[row.param].layer; deltas_.owns(layer))
+        row.version = deltas_.version(layer);
+    return rows;
+  }
+  std::vector<Tensor*> histories() override { return local_.histories(); }
   void put(RunState& run) override {
     momentum_.put(run);
     deltas_.put(run);
@@ -137,18 +155,19 @@ class LocalStepsExchange final : public TableExchange {
   void take(const RunState& run, const std::string& file) override {
     momentum_.take(run, file);
     deltas_.take(run, file);
-    if (resumed_ && run.has_own_updates()) own_updates_ = run.own_updates();
+    if (side_->was_resumed() && run.has_own_updates()) own_updates_ = run.own_updates();
   }
 
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
-    TableExchange::start_at(iteration, all);
+    side_->start_at(iteration, all);
+    deltas_.start_at(iteration);
     own_updates_ = iteration;  // unless the snapshot says what local steps have made
   }
 
   // Weights alone are a worker's own between two exchanges.
   std::shared_ptr<const OwnState> own_state() override {
     const auto own = std::make_shared<OwnSteps>();
-    for (const RowId row : learning_) {
+    for (const RowId row : side_->learning()) {
       if (!takes_weights()) break;
       const std::span<const float> numbers =
           away_ ? std::span<const float>(sent_[row]) : map_.weights(row);
@@ -161,9 +180,9 @@ class LocalStepsExchange final : public TableExchange {
   }
 
   void take_own_state(std::shared_ptr<const OwnState> state) override {
-    CHECK(!created_) << "a state of its own after the rows were made";
+    CHECK(!side_->is_created()) << "a state of its own after the rows were made";
     const auto* own = static_cast<const OwnSteps*>(state.get());
-    resumed_ = false;  // the chief's histories are its own alone
+    side_->keep_own_histories();
     own_updates_ = own ? own->updates : 0;
     const std::vector<Tensor*> histories = own_histories();
     for (std::size_t h = 0; h < histories.size(); ++h) {
@@ -174,7 +193,7 @@ class LocalStepsExchange final : public TableExchange {
     }
     away_ = own && takes_weights();
     std::size_t at = 0;
-    for (const RowId row : learning_) {
+    for (const RowId row : side_->learning()) {
       if (!away_) break;
       CHECK(at + sent_[row].size() <= own->weights.size()) << "weights of another net";
       std::copy_n(own->weights.begin() + static_cast<std::ptrdiff_t>(at), sent_[row].size(),
@@ -184,13 +203,18 @@ class LocalStepsExchange final : public TableExchange {
   }
 
  private:
+  static const RowMap& mapped(TableSide& side, const TableSetup& setup, LocalRule& rule) {
+    side.map_rows(setup, extras_of(setup, rule));
+    return side.map();
+  }
+
   // In the last step of a task what a layer has learned leaves while those below it still compute.
   // The rows that forward passes change leave at the end, since other replicas may still change
   // them.
   Status finish_backward(int layer) {
-    local_->look(layer);
-    const bool is_last = early_ && pacer_.steps() + 1 == pacer_.wanted();
-    if (!is_last || !local_->update_layer(layer, own_updates_, rate_)) return {};
+    local_.look(layer);
+    const bool is_last = side_->sends_early && side_->pacer.steps() + 1 == side_->pacer.wanted();
+    if (!is_last || !local_.update_layer(layer, own_updates_, side_->rate())) return {};
     if (deltas_.owns(layer)) deltas_.send(layer, weight_of(updates_ + 1));
     std::vector<RowId> rows;
     for (const RowId row : map_.owned_by(layer))
@@ -203,54 +227,26 @@ class LocalStepsExchange final : public TableExchange {
   bool takes_weights() const { return task_.contribution == ContributionKind::kWeights; }
 
   std::vector<Tensor*> own_histories() {
-    std::vector<Tensor*> own = local_->histories();
+    std::vector<Tensor*> own = local_.histories();
     std::erase(own, nullptr);
     return own;
   }
 
-  Status first_read(const table::Plan& plan) override {
-    if (task_.is_planned()) {
-      const Result<double> seconds = measure_exchange(table_, plan);
-      if (!seconds.ok()) return seconds.error();
-      pacer_.exchange_takes(seconds.value());
-    }
-    for (const RowId row : all_) {
-      if (map_.rows()[row].learns || !map_.is_history(row) || resumed_) get(row, start_);
-      if (!resumed_ || !map_.is_param(row)) continue;
-      // all go on with the chief's
-      table_.get(row, start_, Part::kHistory);
-      if (optim::histories(recipe_.rule.rule) > 1) table_.get(row, start_, Part::kHistory2);
-    }
-    return {};
-  }
-
-  Status receive_all() override {
-    if (Status status = receive(all_); !status.ok()) return status;
-    return deltas_.apply_all(waits_);
-  }
-  std::vector<table::Row> more_rows(RowId first) override { return deltas_.rows(first); }
-
-  Status reread() override { return takes_weights() ? Status() : read(next()); }
-
   // Of elastic averaging the team's params are the rows, while this worker's own wait where they
   // are sent from.
-  Status refresh() override {
-    if (!takes_weights()) return lockstep_ ? Status() : read(next());
+  Status refresh() {
+    if (!takes_weights()) return side_->lockstep ? Status() : side_->read(side_->next());
     if (!std::exchange(away_, true))
-      for (const RowId row : learning_) std::ranges::copy(map_.weights(row), sent_[row].begin());
+      for (const RowId row : side_->learning())
+        std::ranges::copy(map_.weights(row), sent_[row].begin());
     // at the clock of its last exchange a worker reads what that left to it
-    return read(dropped_ ? next() : std::max(start_, next() - 1));
-  }
-
-  table::Destination destination(RowId row) override {
-    if (row >= all_.size()) return deltas_.destination(row);
-    return to_replies_ && map_.rows()[row].learns ? std::span<float>(replies_[row])
-                                                  : staging_.weights(row);
+    return side_->read(dropped_ ? side_->next() : std::max(side_->start(), side_->next() - 1));
   }
 
   void come_back() {
     if (!std::exchange(away_, false)) return;
-    for (const RowId row : learning_) std::ranges::copy(sent_[row], map_.weights(row).begin());
+    for (const RowId row : side_->learning())
+      std::ranges::copy(sent_[row], map_.weights(row).begin());
   }
 
   // Of a task with so many updates. One in which nothing was learned has nothing in it; the answer
@@ -258,15 +254,15 @@ class LocalStepsExchange final : public TableExchange {
   float weight_of(int updates) const {
     if (updates == 0) return 0;
     if (task_.weighing == Weighing::kUniform || takes_weights()) return 1;
-    const double share = updates / pacer_.mean_steps();
-    return static_cast<float>(task_.weighing == Weighing::kSamples ? options_.weight * share
+    const double share = updates / side_->pacer.mean_steps();
+    return static_cast<float>(task_.weighing == Weighing::kSamples ? side_->options.weight * share
                                                                    : 1 / share);
   }
 
   // A task that is dropped has nothing in it either.
   void hand_in(Verdict verdict) {
     const float weight = verdict == Verdict::kDrop ? 0 : weight_of(updates_);
-    push_rows(learning_, weight);
+    push_rows(side_->learning(), weight);
     deltas_.send_rest(weight);
     end_exchange(weight == 0);
   }
@@ -280,18 +276,18 @@ class LocalStepsExchange final : public TableExchange {
       prepare(row, weight);
       pushes.push_back(
           {.row = row,
-           .clock = iteration_,
+           .clock = side_->iteration(),
            .kind = task_.contribution,
            .weight = weight,
-           .rate = rate_,
+           .rate = side_->rate(),
            .payload = table::as_payload(
                {weight == 0 ? std::span<const float>() : std::span<const float>(sent_[row])})});
     }
     if (pushes.empty()) return;
-    if (to_replies_)
-      table_.push(pushes);
+    if (is_pulled_)
+      side_->table.push(pushes);
     else
-      push(pushes);
+      side_->push(pushes);
   }
 
   // Writes what of a row is pushed into sent_. The table's rate, and weights by steps, whose sum is
@@ -322,17 +318,17 @@ class LocalStepsExchange final : public TableExchange {
   // The paper's order: the first step's gradient is that of the weights handed in, and its update
   // is added to what the exchange leaves of them.
   Status pull() {
-    if (Status status = receive(all_); !status.ok()) return status;
-    to_replies_ = true;
-    push_rows(learning_, 1);
+    if (Status status = side_->receive(side_->all()); !status.ok()) return status;
+    divert(true);
+    push_rows(side_->learning(), 1);
     end_exchange(false);
     return {};
   }
 
   Status take_replies() {
-    if (Status status = waits_.wait(learning_); !status.ok()) return status;
-    to_replies_ = false;
-    for (const RowId row : learning_) {
+    if (Status status = side_->waits.wait(side_->learning()); !status.ok()) return status;
+    divert(false);
+    for (const RowId row : side_->learning()) {
       const std::span<float> now = map_.weights(row);
       for (std::size_t i = 0; i < now.size(); ++i)
         now[i] = replies_[row][i] + (now[i] - sent_[row][i]);
@@ -340,8 +336,16 @@ class LocalStepsExchange final : public TableExchange {
     return {};
   }
 
+  void divert(bool to_replies) {
+    is_pulled_ = to_replies;
+    side_->divert(to_replies ? &replies_ : nullptr);
+  }
+
+  const std::shared_ptr<TableSide> side_;
+  const table::Task& task_;
+  LocalRule local_;
+  const RowMap& map_;
   const bool reads_sums_;
-  const std::unique_ptr<LocalRule> local_;
   std::vector<RowId> sums_;  // of running means and the like
   // by row. In a task of deltas: the weights that it began with, then what is pushed of them
   std::vector<std::vector<float>> sent_;
@@ -350,7 +354,7 @@ class LocalStepsExchange final : public TableExchange {
   std::vector<bool> has_left_;  // by row: pushed in this task
   GlobalMomentum momentum_;
   DeltaSums deltas_;
-  bool to_replies_ = false;  // what arrives is a reply
+  bool is_pulled_ = false;  // what arrives is a reply
   // the params are the team's, and this worker's own are in sent_
   bool away_ = false;
   bool dropped_ = false;          // the last push had nothing in it
@@ -360,11 +364,9 @@ class LocalStepsExchange final : public TableExchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_local_steps_exchange(const TableSetup& setup) {
-  return std::make_unique<LocalStepsExchange>(
-      setup, std::make_unique<LocalRule>(read_recipe(setup.param, setup.options.name),
-                                         setup.param.snapshot_diff(), setup.net,
-                                         setup.net.context(), setup.layers));
+std::unique_ptr<Exchange> make_local_steps_exchange(const TableSetup& setup,
+                                                    std::shared_ptr<TableSide> side) {
+  return std::make_unique<LocalStepsExchange>(setup, std::move(side));
 }
 
 }  // namespace shoal::parallel

@@ -71,9 +71,10 @@ class JobMembership {
                                table::SchemeSpec&) {
     return true;
   }
-  virtual ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec&,
-                              std::int64_t /*phase_end*/, const Share&) {
-    return local_offer(solver, name_);
+  virtual std::unique_ptr<Updater> make_updater(const SolverParameter& solver,
+                                                const table::SchemeSpec&,
+                                                std::int64_t /*phase_end*/, Net& net) {
+    return make_local_updater(solver, name_, net);
   }
   virtual Meter* meter() { return options_.meter; }
   // Says in the log where rows are and what the scheme is, if that is new.

@@ -140,7 +140,7 @@ class Replicas final : public ForwardingUpdater {
     return finish_sums([this](int range) { return numbers_->summed(range); });
   }
 
-  bool is_quiet() const override { return inner().is_quiet(); }
+  bool queues_updates() const override { return false; }
   Status look() override {
     if (Status status = finish_passes(); !status.ok()) return status;
     return inner().look();

@@ -13,8 +13,7 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
   };
   // the params, then the histories: each with the param that it is of
   std::vector<std::pair<std::size_t, Tensor*>> all;
-  for (std::size_t p = 0; p < params.size(); ++p)
-    if (extra.layers.empty() || extra.layers[layer_of(p)]) all.emplace_back(p, nullptr);
+  for (std::size_t p = 0; p < params.size(); ++p) all.emplace_back(p, nullptr);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)
     if (extra.histories[h]) all.emplace_back(h % params.size(), extra.histories[h]);
   std::size_t total = 0;

@@ -260,8 +260,7 @@ class Run {
 
   std::unique_ptr<Updater> make_updater_of(Net& net) {
     const SolverParameter param = with_phase(param_, phase());
-    std::unique_ptr<Updater> updater =
-        make_updater(net, {job_.offer(param, scheme_, end_of_phase(), net.context().share())});
+    std::unique_ptr<Updater> updater = job_.make_updater(param, scheme_, end_of_phase(), net);
     if (scales_loss(param, net.context())) {
       // which would leave with the scale
       if (std::ranges::any_of(net.layers(), hands_over_factors))

@@ -1,184 +1,215 @@
-#include "shoal/parallel/table_exchange.h"
+// The exchange whose rule the servers apply, for schemes whose tasks are gradients. Each layer's
+// gradients leave for the servers as soon as they are complete.
+#include <functional>
+#include <utility>
 
-#include <numeric>
-
-#include "shoal/base/log.h"
 #include "shoal/net/net.h"
+#include "shoal/ops/update.h"
+#include "shoal/ops/vector.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/plan.h"
-#include "shoal/parallel/replicated_layers.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
-#include "shoal/solver/loss_scaling.h"
+#include "shoal/solver/net_params.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal::parallel {
+namespace {
 
 using table::Part;
 using table::RowId;
 
-TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
-    : recipe_(read_recipe(setup.param, setup.options.name)),
-      options_(setup.options),
-      task_(setup.scheme.task),
-      lockstep_(setup.scheme.lockstep),
-      policy_{.bounded = setup.scheme.bounded(),
-              .in_step = task_.contribution == table::ContributionKind::kGradient &&
-                         !setup.scheme.spec().groups.empty(),
-              .shares_iterations = task_.shared,
-              .shares_running_sums = extras.running_sums},
-      net_(setup.net),
-      table_(setup.table),
-      map_(setup.net, options_.servers.value_or(servers_of(table_.roster())), extras),
-      staging_(map_, in_place(setup)),
-      early_(setup.param.on_nan() != SolverParameter::SKIP &&
-             !skips_steps(setup.param, net_.context()) && !setup.param.debug_info() &&
-             !net_.definition().debug_info() && !task_.judged && !task_.pull_first),
-      all_(map_.rows().size()),
-      learning_(map_.learning()),
-      waits_(table_),
-      pacer_(table_, task_, waits_, options_.until) {
-  std::iota(all_.begin(), all_.end(), RowId{0});
-  if (!net_.context().device().is_host()) pin_params(setup);
-}
-
-// By row. On a device: of params that the servers alone update.
-std::vector<bool> TableExchange::in_place(const TableSetup& setup) const {
-  if (net_.context().device().is_host()) return std::vector<bool>(map_.rows().size(), true);
-  std::vector<bool> rows;
-  for (RowId row = 0; row < map_.rows().size(); ++row) {
-    const NetParam& param = net_.params()[map_.piece(row).param];
-    rows.push_back(task_.contribution == table::ContributionKind::kGradient && map_.is_param(row) &&
-                   setup.ways[static_cast<std::size_t>(param.layer)] == Way::kTable);
+// Other exchanges' params come by the table once, at the start of a segment: their rows do not
+// learn.
+class TableExchange final : public Exchange {
+ public:
+  TableExchange(const TableSetup& setup, std::shared_ptr<TableSide> side)
+      : side_(std::move(side)),
+        net_(side_->net),
+        others_(replicated_by(setup.ways)),
+        on_host_(net_.context().device().is_host()),
+        clears_(is_alone(setup.table.roster()) && on_host_ && !setup.param.snapshot_diff() &&
+                !setup.param.debug_info()) {
+    side_->table.share_out(std::bind_front(ops::share_out, net_.context().threads()));
   }
-  return rows;
-}
 
-// Params that come and gradients that leave through the host in each task: by a collective
-// gradients alone, by factors and NCCL neither.
-void TableExchange::pin_params(const TableSetup& setup) {
-  const bool gradients = task_.contribution == table::ContributionKind::kGradient;
-  const Device& device = net_.context().device();
-  for (const NetParam& param : net_.params()) {
-    const Way way = setup.ways[static_cast<std::size_t>(param.layer)];
-    if (way == Way::kTable || !gradients) param.blob->data.pin(device);
-    if (gradients && param.lr_mult != 0 && way != Way::kFactors && way != Way::kNccl)
-      param.blob->grad.pin(device);
+  Result<Permission> wait_to_begin(std::int64_t iteration) override {
+    return side_->wait_to_begin(iteration, *this);
   }
-}
 
-Result<Permission> TableExchange::wait_to_begin(std::int64_t iteration) {
-  if (!task_.paced) return Permission{Begin::kBegin, iteration};
-  // a worker that the others are told to have finished has its numbers in the rows, where that
-  // matters to them
-  if (Status status = task_.asks_early ? create() : settle(Settle::kOwn); !status.ok())
-    return status.error();
-  const Result<Begin> begin = pacer_.begin(iteration);
-  if (!begin.ok()) return begin.error();
-  if (begin.value() == Begin::kBegin && pacer_.start().reread)
-    if (Status status = reread(); !status.ok()) return status.error();
-  return Permission{begin.value(), task_.shared ? pacer_.start().at : iteration};
-}
+  Status begin(std::int64_t iteration, float rate) override {
+    if (Status status = side_->begin(iteration, rate); !status.ok()) return status;
+    finite_ = true;
+    skipped_ = false;
+    is_cleared_ = std::exchange(is_clearing_, false);
+    held_.clear();
+    histories_.clear();
+    side_->fix_histories({});
+    if (!on_host_) clear_gradients([](int) { return true; });
+    side_->pacer.task_begins();
+    return {};
+  }
 
-Status TableExchange::settle(Settle how) {
-  if (Status status = create(); !status.ok()) return status;
-  if (Status status = receive_all(); !status.ok()) return status;
-  return how == Settle::kTeams ? refresh() : Status();
-}
+  Status before_forward(int layer) override {
+    if (Status status = side_->receive(side_->map().needed_by(layer)); !status.ok()) return status;
+    if (on_host_) clear_gradients([layer](int of) { return of == layer; });
+    return {};
+  }
 
-void TableExchange::start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) {
-  CHECK(!created_) << "a start at " << iteration << " after the rows were made";
-  start_ = iteration;
-  iteration_ = start_ - 1;
-  clocks_ = all;
-  resumed_ = true;
-}
+  Status after_backward(std::span<const int> layers) override {
+    finite_ = finite_ && are_finite(layers);
+    for (const int layer : layers)
+      for (const RowId row : side_->map().owned_by(layer))
+        if (side_->map().rows()[row].learns) held_.push_back(row);
+    if (side_->sends_early && finite_) push_held();
+    return {};
+  }
 
-Status TableExchange::create() {
-  if (created_) return {};
-  staging_.fix();
-  const auto initial = [this](RowId row, Part part) {
-    return part != Part::kWeights && !resumed_ ? std::span<const float>()
-                                               : std::span<const float>(place(row, part).numbers);
-  };
-  const auto destinations = [this](RowId row, Part part) { return place(row, part); };
-  table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
-  const std::vector<table::Row> more = more_rows(static_cast<RowId>(plan.rows.size()));
-  std::ranges::copy(more, std::back_inserter(plan.rows.edit()));
-  if (task_.contribution != table::ContributionKind::kGradient || learning_.empty())
-    plan.clip = -1;  // each worker clips its own, or the same sums
-  if (Status status = table_.create(plan, initial, destinations); !status.ok()) return status;
-  created_ = true;
-  return first_read(plan);
-}
+  // The servers clip, by the norm of all workers' gradients together.
+  Gradients gradients() override { return {.finite = finite_}; }
 
-// Nothing for histories that nothing was restored into, nor asked for.
-table::Destination TableExchange::place(RowId row, Part part) {
-  if (part == Part::kWeights) return destination(row);
-  const RowMap::Piece at = map_.piece(row);
-  const std::size_t h = part == Part::kHistory ? 0 : 1;
-  const std::size_t index = h * net_.params().size() + at.param;
-  if (map_.is_history(row) || index >= histories_.size() || histories_[index].empty())
-    return std::span<float>();
-  return histories_[index].subspan(at.offset, map_.rows()[row].length);
-}
+  Result<double> hand_in(bool update) override {
+    skipped_ = !update;
+    if (!side_->task.judged) push_rest();
+    return 0;
+  }
+  Status apply(bool, double) override { return {}; }
 
-Status TableExchange::begin_task(std::int64_t iteration, float rate) {
-  if (Status status = create(); !status.ok()) return status;
-  CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
-  iteration_ = iteration;
-  rate_ = rate;
-  return {};
-}
+  Result<bool> another_step() override {
+    side_->step_done();
+    if (!side_->task.judged) return false;
+    const Result<table::Verdict> verdict = side_->pacer.judge(side_->iteration());
+    if (!verdict.ok()) return verdict.error();
+    skipped_ = skipped_ || verdict.value() == table::Verdict::kDrop;
+    push_rest();
+    return false;
+  }
 
-Status TableExchange::receive(std::span<const RowId> rows) {
-  if (Status status = waits_.wait(rows); !status.ok()) return status;
-  staging_.upload(rows);
-  return {};
-}
+  // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
+  Status settle(Settle how) override {
+    if (Status status = side_->create(); !status.ok()) return status;
+    if (Status status = side_->receive(side_->all()); !status.ok()) return status;
+    return how == Settle::kTeams && !side_->lockstep ? side_->read(side_->next()) : Status();
+  }
+  std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }
 
-void TableExchange::get(RowId row, table::Clock clock) {
-  staging_.expect(row);
-  table_.get(row, clock, Part::kWeights);
-}
+  std::vector<StateRow> rows() override {
+    std::vector<StateRow> rows = side_->state_rows();
+    std::erase_if(rows, [this](const StateRow& row) {
+      return others_[static_cast<std::size_t>(net_.params()[row.param].layer)];
+    });
+    return rows;
+  }
+  Status prepare_save() override {
+    if (side_->table.worker() != 0) return {};
+    make_histories();
+    constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
+    static_assert(std::size(kParts) == optim::kMaxHistories);
+    for (const RowId row : side_->learning())
+      for (int h = 0; h < optim::histories(side_->recipe.rule.rule); ++h)
+        side_->table.get(row, side_->next(), kParts[h]);
+    return side_->waits.wait(side_->learning());
+  }
+  std::vector<Tensor*> histories() override {
+    if (histories_.empty()) make_histories();
+    return pointers();
+  }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
+    side_->start_at(iteration, all);
+  }
 
-Status TableExchange::read(table::Clock clock) {
-  for (const RowId row : learning_) get(row, clock);
-  return receive(learning_);
-}
+ private:
+  bool owns(int layer) const { return !others_[static_cast<std::size_t>(layer)]; }
+  // Of the layers for which picks(layer), unless the server has. On a CPU the table may read a
+  // layer's until it has sent the params.
+  template <class Picks>
+  void clear_gradients(Picks picks) {
+    std::vector<Tensor*> unclear;
+    for (const NetParam& param : net_.params())
+      if (owns(param.layer) && picks(param.layer) && !(is_cleared_ && param.lr_mult != 0))
+        unclear.push_back(&param.blob->grad);
+    ops::fill_all(net_.context(), 0, unclear);
+  }
+  // The device is waited for once: it looks at all these gradients together.
+  bool are_finite(std::span<const int> layers) {
+    std::vector<const Tensor*> gradients;
+    for (const int layer : layers) {
+      if (!owns(layer)) continue;
+      for (const Tensor* const gradient : gradients_of(net_, layer)) {
+        gradient->begin_download();
+        gradients.push_back(gradient);
+      }
+    }
+    return ops::all_finite(net_.context(), gradients);
+  }
 
-void TableExchange::push(std::span<const table::Push> pushes) {
-  for (const table::Push& one : pushes) staging_.expect(one.row);
-  table_.push(pushes);
-}
+  void make_histories() {
+    histories_.clear();
+    for (int h = 0; h < optim::histories(side_->recipe.rule.rule); ++h)
+      for (const NetParam& param : net_.params())
+        histories_.push_back(owns(param.layer) ? std::make_unique<Tensor>(param.blob->shape())
+                                               : nullptr);
+    side_->fix_histories(pointers());
+  }
 
-void TableExchange::step_done() {
-  pacer_.step_done(static_cast<double>(batch_size(net_)) * recipe_.iter_size *
-                   net_.context().share().replicas);
-}
+  std::vector<Tensor*> pointers() {
+    std::vector<Tensor*> all;
+    for (const auto& history : histories_) all.push_back(history.get());
+    return all;
+  }
 
-void TableExchange::fix_histories(const std::vector<Tensor*>& histories) {
-  histories_.clear();
-  for (Tensor* history : histories)
-    histories_.push_back(history ? history->host_mut() : std::span<float>());
-}
+  void push_held() {
+    pushes_.clear();
+    is_clearing_ = clears_;
+    for (const RowId row : held_) {
+      const std::span<float> gradient = side_->map().gradient(row);
+      pushes_.push_back({.row = row,
+                         .clock = side_->iteration(),
+                         .weight = side_->options.weight,
+                         .rate = side_->rate(),
+                         .payload = table::as_payload({gradient}),
+                         .finite = finite_,
+                         .clear_after = clears_ ? gradient : std::span<float>()});
+    }
+    side_->push(pushes_);
+    held_.clear();
+  }
 
-ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
-                          const WorkerOptions& options) {
-  const auto make = [param, &table, options](Net& net, const Layers& layers) {
-    const auto scheme = options.maker(options.scheme);
-    if (!scheme.ok())
-      throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
-    check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
-    const JobSize job = job_size_of(table.roster(), net.context().share().replicas);
-    std::vector<Way> ways = ways_of(
-        net, choose_exchanges(net, param, options.name, *scheme.value(), job, options.rates));
-    for (std::size_t layer = 0; layer < layers.size(); ++layer)
-      if (!layers[layer]) ways[layer] = Way::kTable;
-    const bool gradients = scheme.value()->contribution() == table::ContributionKind::kGradient;
-    return (gradients ? make_gradient_exchange : make_local_steps_exchange)(
-        {param, net, layers, table, options, *scheme.value(), ways});
-  };
-  return {[](const Layer&) { return true; }, make};
+  // Pushes the rest of the task. Other workers wait for this worker's part, so it says if there is
+  // none.
+  void push_rest() {
+    if (!skipped_) return push_held();
+    is_clearing_ = false;
+    held_.clear();
+    pushes_.clear();
+    for (const RowId row : side_->learning())
+      pushes_.push_back(
+          {.row = row, .clock = side_->iteration(), .weight = 0, .rate = side_->rate()});
+    for (const table::Push& one : pushes_) side_->push(std::span(&one, 1));
+  }
+
+  const std::shared_ptr<TableSide> side_;
+  Net& net_;
+  const Layers others_;  // that other exchanges own
+  const bool on_host_;
+  // the only server is in this process: it clears gradients as it takes them
+  const bool clears_;
+  bool finite_ = true;    // this iteration's gradients, so far
+  bool skipped_ = false;  // this iteration has no update
+  // the server clears this iteration's gradients; it has cleared those of the last
+  bool is_clearing_ = false, is_cleared_ = false;
+  std::vector<RowId> held_;          // whose gradients are complete and were not pushed
+  std::vector<table::Push> pushes_;  // of them, while they are pushed
+  // of the rule's history h and param i at h * params + i: from a restore until the first
+  // iteration, and for a save; null where another exchange owns the param
+  std::vector<std::unique_ptr<Tensor>> histories_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_table_exchange(const TableSetup& setup,
+                                              std::shared_ptr<TableSide> side) {
+  return std::make_unique<TableExchange>(setup, std::move(side));
 }
 
 }  // namespace shoal::parallel

@@ -6,11 +6,10 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
-#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/plan.h"
-#include "shoal/parallel/replicated_layers.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/tuning/link_times.h"
 #include "shoal/parallel/tuning/speed_tuner.h"
@@ -109,24 +108,27 @@ class TableMembership final : public JobMembership {
     return true;
   }
 
-  ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
-                      std::int64_t phase_end, const Share& share) override {
-    return table_offer(solver, table_,
-                       {.name = name_,
-                        .scheme = scheme.words(),
-                        .weight = contribution_weight(solver, name_, share),
-                        .until = phase_end,
-                        .generation = generation_,
-                        .servers = servers(),
-                        .updates_beside = options_.updates_beside,
-                        .rates = rates_});
+  std::unique_ptr<Updater> make_updater(const SolverParameter& solver,
+                                        const table::SchemeSpec& scheme, std::int64_t phase_end,
+                                        Net& net) override {
+    const auto made = or_throw(scheme.make());
+    check_fit(solver, name_, *made, share_.clients);
+    choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
+    const WorkerOptions options{.name = name_,
+                                .scheme = scheme.words(),
+                                .weight = contribution_weight(solver, name_, net.context().share()),
+                                .until = phase_end,
+                                .generation = generation_,
+                                .servers = servers(),
+                                .updates_beside = options_.updates_beside,
+                                .rates = rates_};
+    return make_exchanges({solver, net, table_, options, *made, ways_of(net, choices_)});
   }
 
   Meter* meter() override { return &tuner_.meter(); }
 
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
     const auto made = or_throw(scheme.make());
-    choices_ = choose_exchanges(solver.net(), spec_.solver, name_, *made, job_size(), rates_);
     if (std::exchange(links_are_new_, false) && team_->chief())
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
                 << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "shoal/parallel/allreduce.h"
-#include "shoal/parallel/factor_layers.h"
+#include "shoal/parallel/factor_exchange.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"

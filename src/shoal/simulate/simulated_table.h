@@ -48,6 +48,11 @@ class SimulatedTable final : public table::TableSession {
   const table::RosterBody& roster() const override { return job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Status status() const override { return job_.status(); }
+  Result<bool> leave(Clock, std::string) override { return false; }  // its workers stay
+  std::shared_ptr<float[]> memory(std::size_t floats) override {
+    return std::make_shared_for_overwrite<float[]>(floats);
+  }
+  void share_out(table::ParallelFor) override {}
   void push(std::span<const table::Push> together) override;
   void get(RowId row, Clock clock, table::Part part) override;
   Status wait(std::span<const RowId> rows) override;
@@ -55,6 +60,10 @@ class SimulatedTable final : public table::TableSession {
     enter();
     return !client_ ||
            std::ranges::all_of(rows, [this](RowId row) { return client_->arrived(row); });
+  }
+  table::Version version(RowId row) override {
+    enter();
+    return client_->version(row);
   }
   std::vector<table::Answer> take_outputs() override {
     enter();

@@ -1,12 +1,10 @@
-// The updater over a list of exchanges, and which layer goes by which of them.
+// The updater over a list of exchanges.
 #include "shoal/solver/exchange.h"
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
-
-#include "shoal/net/net.h"
-#include "shoal/proto/config_error.h"
 
 namespace shoal {
 namespace {
@@ -18,25 +16,18 @@ struct OwnParts final : OwnState {
 // Passes each call to all exchanges, and the sum of their gradients' squares to each of them.
 class ExchangeUpdater final : public Updater, public Checkpointed {
  public:
-  explicit ExchangeUpdater(std::vector<std::unique_ptr<Exchange>> exchanges)
-      : exchanges_(std::move(exchanges)), policy_(exchanges_.front()->policy()) {
-    for (const auto& exchange : exchanges_) {
-      const TeamPolicy& other = exchange->policy();
-      policy_.bounded = policy_.bounded && other.bounded;
-      policy_.in_step = policy_.in_step || other.in_step;
-      policy_.shares_iterations = policy_.shares_iterations || other.shares_iterations;
-      policy_.shares_running_sums = policy_.shares_running_sums || other.shares_running_sums;
-    }
-  }
+  ExchangeUpdater(std::vector<std::unique_ptr<Exchange>> exchanges, const TeamPolicy& policy)
+      : exchanges_(std::move(exchanges)), policy_(policy) {}
 
   const TeamPolicy& policy() const override { return policy_; }
 
+  // At most one of them has a pacer to ask.
   Result<Permission> wait_to_begin(std::int64_t iteration) override {
     Permission permission{Begin::kBegin, iteration};
     for (const auto& exchange : exchanges_) {
       const Result<Permission> one = exchange->wait_to_begin(iteration);
       if (!one.ok() || one.value().begin != Begin::kBegin) return one;
-      if (exchange->policy().shares_iterations) permission = one.value();
+      if (one.value().rate_iteration != iteration) permission = one.value();
     }
     return permission;
   }
@@ -45,9 +36,11 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return each([&](Exchange& exchange) { return exchange.begin(iteration, rate); });
   }
   Status before_forward(int layer) override {
+    progress();
     return each([&](Exchange& exchange) { return exchange.before_forward(layer); });
   }
   Status after_backward(std::span<const int> layers) override {
+    progress();
     return each([&](Exchange& exchange) { return exchange.after_backward(layers); });
   }
 
@@ -83,8 +76,14 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     }
     const bool finite = all.finite && std::isfinite(all.squares);
     if (how == StepEnd::kUpdate && !finite) return StepOutcome::kRefused;
-    const Status status = each(
-        [&](Exchange& exchange) { return exchange.end_step(how != StepEnd::kSkip, all.squares); });
+    const bool update = how != StepEnd::kSkip;
+    for (const auto& exchange : exchanges_) {
+      const Result<double> squares = exchange->hand_in(update);
+      if (!squares.ok()) return squares.error();
+      all.squares += squares.value();
+    }
+    const Status status =
+        each([&](Exchange& exchange) { return exchange.apply(update, all.squares); });
     if (!status.ok()) return status.error();
     return StepOutcome::kApplied;
   }
@@ -113,6 +112,11 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return seconds;
   }
 
+  std::vector<StateRow> rows() override {
+    std::vector<StateRow> all;
+    for (const auto& exchange : exchanges_) std::ranges::copy(exchange->rows(), back_inserter(all));
+    return all;
+  }
   Status prepare_save() override {
     return each([](Exchange& exchange) { return exchange.prepare_save(); });
   }
@@ -157,51 +161,19 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return {};
   }
 
-  const std::vector<std::unique_ptr<Exchange>> exchanges_;
-  TeamPolicy policy_;
-};
+  void progress() {
+    for (const auto& exchange : exchanges_) exchange->progress();
+  }
 
-// The layer that owns a param which this layer shares, or the layer itself.
-std::size_t owner_of(const Net& net, std::size_t layer) {
-  for (const auto& blob : net.layers()[layer]->params())
-    for (const NetParam& param : net.params())
-      if (param.blob->data.shares_with(blob->data)) return static_cast<std::size_t>(param.layer);
-  return layer;
-}
+  const std::vector<std::unique_ptr<Exchange>> exchanges_;
+  const TeamPolicy policy_;
+};
 
 }  // namespace
 
-std::vector<std::size_t> routes_of(const Net& net, const std::vector<ExchangeOffer>& offers) {
-  std::vector<std::size_t> routes(net.layers().size());
-  for (std::size_t layer = 0; layer < routes.size(); ++layer) {
-    if (const std::size_t owner = owner_of(net, layer); owner < layer) {
-      routes[layer] = routes[owner];
-      continue;
-    }
-    const Layer& of = *net.layers()[layer];
-    const auto taken =
-        std::ranges::find_if(offers, [&](const ExchangeOffer& offer) { return offer.takes(of); });
-    if (taken == offers.end() && !of.params().empty())
-      throw ConfigError(Code::kConfig, "no exchange takes the params of layer '", of.name(), "'");
-    const auto last = static_cast<std::ptrdiff_t>(offers.size()) - 1;
-    routes[layer] = static_cast<std::size_t>(std::min(taken - offers.begin(), last));
-  }
-  return routes;
-}
-
-std::unique_ptr<Updater> make_updater(Net& net, const std::vector<ExchangeOffer>& offers) {
-  const std::vector<std::size_t> routes = routes_of(net, offers);
-  std::vector<std::unique_ptr<Exchange>> exchanges;
-  for (std::size_t offer = 0; offer < offers.size(); ++offer) {
-    Layers layers(routes.size());
-    bool is_used = offer + 1 == offers.size();
-    for (std::size_t layer = 0; layer < routes.size(); ++layer) {
-      layers[layer] = routes[layer] == offer;
-      is_used = is_used || (layers[layer] && !net.layers()[layer]->params().empty());
-    }
-    if (is_used) exchanges.push_back(offers[offer].make(net, layers));
-  }
-  return std::make_unique<ExchangeUpdater>(std::move(exchanges));
+std::unique_ptr<Updater> make_updater(std::vector<std::unique_ptr<Exchange>> exchanges,
+                                      const TeamPolicy& policy) {
+  return std::make_unique<ExchangeUpdater>(std::move(exchanges), policy);
 }
 
 }  // namespace shoal

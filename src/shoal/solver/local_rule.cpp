@@ -16,7 +16,8 @@ LocalRule::LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Contex
       keep_gradients_(keep_gradients),
       net_(net),
       context_(context),
-      layers_(std::move(layers)) {
+      layers_(std::move(layers)),
+      versions_(net.params().size()) {
   for (int h = 0; h < optim::histories(recipe.rule.rule); ++h) {
     histories_.emplace_back();
     for (const NetParam& param : net.params())
@@ -109,6 +110,16 @@ std::vector<Tensor*> LocalRule::histories() {
   return all;
 }
 
+std::vector<StateRow> LocalRule::rows() const {
+  std::vector<StateRow> rows;
+  for (std::size_t i = 0; i < net_.params().size(); ++i) {
+    const NetParam& param = net_.params()[i];
+    if (layers_[static_cast<std::size_t>(param.layer)])
+      rows.push_back({i, 0, static_cast<std::size_t>(param.blob->data.count()), versions_[i]});
+  }
+  return rows;
+}
+
 float LocalRule::gradient_scale(double squares) const {
   const double norm = std::sqrt(squares);
   const double clip = recipe_.clip >= 0 && norm > recipe_.clip ? recipe_.clip / norm : 1;
@@ -131,6 +142,7 @@ ops::ParamUpdate LocalRule::update_of(std::size_t i, std::int64_t iteration, flo
                           .histories = {},
                           .clears = !keep_gradients_ && !param.overwritten};
   for (auto& history : histories_) update.histories.push_back(&history[i]);
+  versions_[i] = iteration + 1;
   return update;
 }
 
@@ -145,16 +157,12 @@ namespace {
 // The rule applied in this process after every step: nothing is sent.
 class LocalExchange final : public Exchange {
  public:
-  LocalExchange(const Recipe& recipe, bool keep_gradients, Net& net, const Layers& layers)
-      : rule_(recipe, keep_gradients, net, net.context(), layers) {
+  LocalExchange(const Recipe& recipe, bool keep_gradients, Net& net, const Layers& all)
+      : rule_(recipe, keep_gradients, net, net.context(), all) {
     // where the memory's rate limits a step, zeros need neither be written nor read
-    if (recipe.iter_size == 1 && !net.context().device().is_host()) net.overwrite_gradients(layers);
+    if (recipe.iter_size == 1 && !net.context().device().is_host()) net.overwrite_gradients(all);
   }
 
-  const TeamPolicy& policy() const override { return policy_; }
-  Result<Permission> wait_to_begin(std::int64_t iteration) override {
-    return Permission{Begin::kBegin, iteration};
-  }
   Status begin(std::int64_t iteration, float rate) override {
     iteration_ = iteration;
     rate_ = rate;
@@ -173,22 +181,22 @@ class LocalExchange final : public Exchange {
   Gradients gradients() override { return rule_.gradients(); }
   bool queues_updates() const override { return true; }
   void queue_update(Tensor& verdict) override { rule_.queue_update(iteration_, rate_, verdict); }
-  Status end_step(bool update, double squares) override {
+  Status apply(bool update, double squares) override {
     if (update)
       rule_.update(iteration_, rate_, squares);
     else
       rule_.skip();
     return {};
   }
-  Result<bool> another_step() override { return false; }
   Status settle(Settle) override { return {}; }
-  std::optional<double> seconds_waited() const override { return {}; }
 
+  std::vector<StateRow> rows() override { return rule_.rows(); }
   std::vector<Tensor*> histories() override { return rule_.histories(); }
-  void start_at(std::int64_t, const std::vector<std::int64_t>&) override {}
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
+    rule_.start_at(iteration);
+  }
 
  private:
-  const TeamPolicy policy_;
   LocalRule rule_;
   std::int64_t iteration_ = 0;
   float rate_ = 0;
@@ -196,17 +204,12 @@ class LocalExchange final : public Exchange {
 
 }  // namespace
 
-ExchangeOffer local_offer(const SolverParameter& param, const std::string& name) {
-  return {[](const Layer&) { return true; },
-          [recipe = read_recipe(param, name), keep = param.snapshot_diff()](
-              Net& net, const Layers& layers) -> std::unique_ptr<Exchange> {
-            return std::make_unique<LocalExchange>(recipe, keep, net, layers);
-          }};
-}
-
 std::unique_ptr<Updater> make_local_updater(const SolverParameter& param, const std::string& name,
                                             Net& net) {
-  return make_updater(net, {local_offer(param, name)});
+  std::vector<std::unique_ptr<Exchange>> one;
+  one.push_back(std::make_unique<LocalExchange>(read_recipe(param, name), param.snapshot_diff(),
+                                                net, Layers(net.layers().size(), true)));
+  return make_updater(std::move(one));
 }
 
 }  // namespace shoal

@@ -35,8 +35,10 @@ class LocalRule {
   bool update_layer(int layer, std::int64_t iteration, float rate);
   void skip();
 
-  // As Checkpointed has them.
+  // As Checkpointed has them, of its layers. Versions begin at `iteration`.
   std::vector<Tensor*> histories();
+  std::vector<StateRow> rows() const;
+  void start_at(std::int64_t iteration) { versions_.assign(versions_.size(), iteration); }
 
  private:
   bool learns(const NetParam& param) const;
@@ -56,7 +58,8 @@ class LocalRule {
   // this step's gradients: those not looked at yet, and what is known of the others
   std::vector<const Tensor*> fresh_;
   Gradients looked_at_;
-  std::vector<bool> is_updated_;  // params that this step has updated already
+  std::vector<bool> is_updated_;        // params that this step has updated already
+  std::vector<std::int64_t> versions_;  // by param
 };
 
 }  // namespace shoal

@@ -30,9 +30,7 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
     return inner().after_backward(layers);
   }
 
-  std::int64_t bytes_together() const override { return inner().bytes_together(); }
-  bool is_quiet() const override { return inner().is_quiet(); }
-  Status look() override { return inner().look(); }
+  bool queues_updates() const override { return false; }  // the scale follows each outcome
 
   Result<StepOutcome> end_step(StepEnd how) override {
     Result<StepOutcome> outcome = inner().end_step(how);
@@ -57,6 +55,7 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
     for (const auto& layer : net_.layers()) layer->scale_gradients(scale);
   }
 
+  std::vector<StateRow> rows() override { return inner().state().rows(); }
   Status prepare_save() override { return inner().state().prepare_save(); }
   std::vector<Tensor*> histories() override { return inner().state().histories(); }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {

@@ -40,6 +40,9 @@ class SlicedUpdater : public ForwardingUpdater {
     if (Status status = inner().after_backward(layers); !status.ok()) return status;
     return start_slice(slices_.backward[static_cast<std::size_t>(layer)]);
   }
+  std::int64_t bytes_together() const final { return 0; }
+  bool is_quiet() const final { return false; }
+  bool queues_updates() const final { return false; }
   float mean_loss(float own) final { return loss_ = inner().mean_loss(own); }
 
   Result<StepOutcome> end_step(StepEnd how) final {

@@ -45,6 +45,8 @@ class Client {
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
+  // Of the weights that came last; before any, the plan's start. Of an own row.
+  Version version(RowId row) const { return versions_[own_.find(row)]; }
 
   // ---- the network's side ----
   // Returns where the `bytes` bytes of this answer's payload are to be written before take() is

@@ -76,7 +76,7 @@ void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
   {
     MutexLock lock(process_.mutex);
     ready_.clear();
-    pending_.assign(plan.rows.size(), {});
+    pending_.assign(plan.rows.size(), {.version = plan.start});
   }
   coordinator_.begin(generation_start());
   alone_ = plan.workers == 1;
@@ -201,7 +201,7 @@ std::shared_ptr<float[]> TableOverTcp::memory(std::size_t floats) {
   std::shared_ptr<std::byte[]> piece;
   if (process_.handover)
     piece = process_.handover->memory().allocate(floats * sizeof(float), kForLinks);
-  if (!piece) return Table::memory(floats);
+  if (!piece) return std::make_shared_for_overwrite<float[]>(floats);
   return {piece, reinterpret_cast<float*>(piece.get())};
 }
 
@@ -292,7 +292,8 @@ void TableOverTcp::arrived(RowId row) {
     staleness_ = client_->staleness();
     const auto is_of_row = [row](const Request& request) { return request.push.row == row; };
     if (!client_->arrived(row) || std::ranges::any_of(requests_, is_of_row)) return;
-    if (!std::exchange(pending_[row], {}).is_awaited || --missing_ > 0) return;
+    const Pending arrived{.version = client_->version(row)};
+    if (!std::exchange(pending_[row], arrived).is_awaited || --missing_ > 0) return;
   }
   process_.changed.notify_all();  // the thread that wakes up finds the mutex free
 }

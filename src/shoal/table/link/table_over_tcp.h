@@ -32,6 +32,10 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
   bool has(std::span<const RowId> rows) override;
+  Version version(RowId row) override {
+    MutexLock lock(process_.mutex);
+    return pending_[row].version;
+  }
   std::vector<Answer> take_outputs() override { return coordinator_.take_outputs(); }
   Result<Want> start(Clock clock) override {
     process_.clock = clock;
@@ -40,6 +44,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void abort(const Error& error) override { coordinator_.abort(error); }
   void release() override;
   Traffic traffic() const override { return process_.traffic->sum(); }
+  Instant now() const override { return table::now(); }
   StalenessCounts staleness() const override {
     const auto reads = shard_ ? shard_->reads() : StalenessCounts().reads;
     MutexLock lock(process_.mutex);
@@ -57,6 +62,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   // Of a row: it was asked for and has not arrived; wait() waits for it.
   struct Pending {
     bool is_asked = false, is_awaited = false;
+    Version version = 0;  // that arrived last
   };
 
   // On the strand:

@@ -1,6 +1,6 @@
-// The layers whose gradients travel as factors (Poseidon's SVB): each worker sends the factors of
-// its batch to all others, every worker adds up the same gradient in the order of workers, and
-// applies the same update to its own copy of the params.
+// The exchange of layers whose gradients travel as factors (Poseidon's SVB): each worker sends the
+// factors of its batch to all others, every worker adds up the same gradient in the order of
+// workers, and applies the same update to its own copy of the params.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@
 
 #include "shoal/layers/factored.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/replicated_layers.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/parallel/work_thread.h"
 #include "shoal/table/buffer.h"
 
@@ -27,21 +27,30 @@ std::vector<table::RowId> add_message(const Factored::Sizes& sizes, int layer, s
 // (rows, inputs), and how much the worker counts, 0 if its iteration has no update. The message is
 // cut into rows of the table that this worker alone writes, on the server in its process, or on
 // another server if it has none.
-class FactorLayers final : public ReplicatedLayers {
+class FactorExchange final : public Exchange, public MessageRows {
  public:
-  // For a setup whose scheme takes the gradients of a clock together.
-  FactorLayers(const TableSetup& setup, const Layers& layers);
+  // For a setup whose scheme takes the gradients of a clock together: of its layers that go by
+  // factors.
+  FactorExchange(const TableSetup& setup, std::shared_ptr<TableSide> side);
 
-  std::vector<Tensor*> histories() override;
-  std::vector<table::Row> rows(table::RowId first) override;
-  table::Destination destination(table::RowId row) const override;
-  Status before_forward(int layer, RowWaits& waits) override;
+  Status begin(std::int64_t, float) override {
+    finite_ = true;
+    return {};
+  }
   void progress() override;
-  bool prepare(int layer, std::vector<const Tensor*>& gradients) const override;
-  void send(int layer, float weight) override;
-  void send_nothing() override;
-  Result<double> gather_all(RowWaits& waits) override;
-  bool update_all(double squares) override;
+  Status before_forward(int layer) override;
+  Status after_backward(std::span<const int> layers) override;
+  Gradients gradients() override { return {.finite = finite_}; }
+  Result<double> hand_in(bool update) override;
+  Status apply(bool update, double squares) override;
+  Status settle(Settle how) override;
+
+  std::vector<StateRow> rows() override;
+  std::vector<Tensor*> histories() override;
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override;
+
+  std::vector<table::Row> rows(table::RowId first) override;
+  table::Destination destination(table::RowId row) override;
 
  private:
   using Message = std::shared_ptr<table::Buffer>;
@@ -89,14 +98,17 @@ class FactorLayers final : public ReplicatedLayers {
   void ask(const Part& part, table::Clock clock);
   // Whether the update of the oldest in part.sent may be made, and all that it takes is there.
   bool may_begin(const Part& part) const;
+  void send(Part& part, float weight);
+  // Sends what is held.
+  void send_held();
   // Waits for the gradient of the oldest in part.sent.
-  Status gather(Part& part, RowWaits& waits);
+  Status gather(Part& part);
   // The update of the oldest.
   void update(Part& part, double squares);
   // The updates of the clocks before `end`.
-  Status apply(Part& part, table::Clock end, RowWaits& waits);
+  Status update_before(Part& part, table::Clock end);
 
-  table::Table& table_;
+  const std::shared_ptr<TableSide> side_;
   const FactorTiming timing_;
   const std::unique_ptr<table::Scheme> sum_;  // how the gradients of a clock become one update
   const std::size_t own_;                     // this worker
@@ -109,6 +121,8 @@ class FactorLayers final : public ReplicatedLayers {
   };
   std::vector<Piece> pieces_;
   table::RowId first_ = 0;
+  bool finite_ = true;                  // this iteration's factors, so far
+  std::vector<Part*> held_;             // whose factors are complete and were not sent
   std::unique_ptr<WorkThread> beside_;  // null: nothing is to be done beside the solver's thread
 };
 

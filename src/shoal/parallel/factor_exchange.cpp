@@ -1,6 +1,7 @@
-#include "shoal/parallel/factor_layers.h"
+#include "shoal/parallel/factor_exchange.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -65,7 +66,7 @@ std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::siz
 
 // ---- a layer ----
 
-FactorLayers::Part::Part(const TableSetup& setup, int of)
+FactorExchange::Part::Part(const TableSetup& setup, int of)
     : layer(of),
       name(setup.net.layers()[of]->name()),
       factored(factored_of(setup.net, of)),
@@ -88,15 +89,15 @@ FactorLayers::Part::Part(const TableSetup& setup, int of)
   factored.give_factors_to(this);
 }
 
-FactorLayers::Part::~Part() { factored.give_factors_to(nullptr); }
+FactorExchange::Part::~Part() { factored.give_factors_to(nullptr); }
 
-std::size_t FactorLayers::Part::length(std::size_t worker) const {
+std::size_t FactorExchange::Part::length(std::size_t worker) const {
   return length_of({rows[worker], sizes.outputs, sizes.inputs});
 }
 
 // The rows of a pass go behind those of the passes before it, and of the replicas before it. The
 // gradient is the mean of the replicas'.
-void FactorLayers::Part::take(int replica, const Tensor& gradient, const Tensor& data) {
+void FactorExchange::Part::take(int replica, const Tensor& gradient, const Tensor& data) {
   const std::int64_t all = sizes.rows * passes * replicas,
                      before = sizes.rows * (replica * passes + pass[replica]++);
   const auto at = own->numbers().begin();
@@ -107,7 +108,7 @@ void FactorLayers::Part::take(int replica, const Tensor& gradient, const Tensor&
 }
 
 // A server in this process may still lend the last ones to others.
-void FactorLayers::Part::begin(std::size_t worker) {
+void FactorExchange::Part::begin(std::size_t worker) {
   pass.assign(static_cast<std::size_t>(replicas), 0);
   own.reset();
   const auto free = std::ranges::find_if(
@@ -120,7 +121,7 @@ void FactorLayers::Part::begin(std::size_t worker) {
 
 // The workers' rows stand in their order in one product, or in a few, in all workers: the same
 // bits.
-Status FactorLayers::Part::sum(const table::Scheme& scheme) {
+Status FactorExchange::Part::sum(const table::Scheme& scheme) {
   auto& [clock, rate, mine] = sent.front();
   const auto message = [&, own_numbers = mine->numbers()](std::size_t worker) {
     return std::span<const float>(received[worker].empty() ? own_numbers : received[worker]);
@@ -158,30 +159,41 @@ Status FactorLayers::Part::sum(const table::Scheme& scheme) {
                                 "' that all workers' factors of clock ", clock, " make"));
 }
 
-void FactorLayers::Part::update(double squares) {
+void FactorExchange::Part::update(double squares) {
   if (std::exchange(is_due, false)) rule.update(sent.front().clock, sent.front().rate, squares);
 }
 
 // ---- all of them ----
 
-FactorLayers::FactorLayers(const TableSetup& setup, const Layers& layers)
-    : ReplicatedLayers(layers),
-      table_(setup.table),
+FactorExchange::FactorExchange(const TableSetup& setup, std::shared_ptr<TableSide> side)
+    : side_(std::move(side)),
       timing_(factor_timing(setup.scheme.spec()).value_or(FactorTiming())),
       sum_(or_throw(table::make_scheme(timing_.sum))),
       own_(static_cast<std::size_t>(setup.table.worker())),
       clips_(setup.param.clip_gradients() >= 0) {
-  for (std::size_t layer = 0; layer < layers.size(); ++layer)
-    if (layers[layer]) parts_.push_back(std::make_unique<Part>(setup, static_cast<int>(layer)));
+  for (std::size_t layer = 0; layer < setup.ways.size(); ++layer)
+    if (setup.ways[layer] == Way::kFactors)
+      parts_.push_back(std::make_unique<Part>(setup, static_cast<int>(layer)));
   if (!parts_.empty() && parts_.front()->own_context) beside_ = std::make_unique<WorkThread>();
+  side_->add(*this);
 }
 
-FactorLayers::Part* FactorLayers::find(int layer) const {
+FactorExchange::Part* FactorExchange::find(int layer) const {
   const auto found = std::ranges::find(parts_, layer, [](const auto& part) { return part->layer; });
   return found == parts_.end() ? nullptr : found->get();
 }
 
-std::vector<Tensor*> FactorLayers::histories() {
+std::vector<StateRow> FactorExchange::rows() {
+  std::vector<StateRow> all;
+  for (const auto& part : parts_) std::ranges::copy(part->rule.rows(), std::back_inserter(all));
+  return all;
+}
+
+void FactorExchange::start_at(std::int64_t iteration, const std::vector<std::int64_t>&) {
+  for (const auto& part : parts_) part->rule.start_at(iteration);
+}
+
+std::vector<Tensor*> FactorExchange::histories() {
   std::vector<Tensor*> all;
   for (const auto& part : parts_) add_histories(part->rule.histories(), all);
   return all;
@@ -189,7 +201,7 @@ std::vector<Tensor*> FactorLayers::histories() {
 
 // Of each layer one message of each other worker, and the at most 2 S + 2 own ones that others
 // have still to read; and the rows that are multiplied together.
-std::size_t FactorLayers::most_memory() const {
+std::size_t FactorExchange::most_memory() const {
   const auto own = static_cast<std::size_t>(2 * timing_.staleness + 2);
   std::size_t numbers = 0;
   for (const auto& part : parts_) {
@@ -202,15 +214,14 @@ std::size_t FactorLayers::most_memory() const {
   return numbers * sizeof(float);
 }
 
-std::vector<table::Row> FactorLayers::rows(RowId first) {
-  if (!parts_.empty())
-    LOG(INFO) << "factors of " << parts_.size() << (parts_.size() == 1 ? " layer" : " layers")
-              << " take up to " << static_cast<double>(most_memory()) / 1e6
-              << " MB of memory in this process";
+std::vector<table::Row> FactorExchange::rows(RowId first) {
+  LOG(INFO) << "factors of " << parts_.size() << (parts_.size() == 1 ? " layer" : " layers")
+            << " take up to " << static_cast<double>(most_memory()) / 1e6
+            << " MB of memory in this process";
   first_ = first;
   pieces_.clear();
   std::vector<table::Row> rows;
-  const std::vector<std::uint16_t> servers = servers_by_worker(table_.roster());
+  const std::vector<std::uint16_t> servers = servers_by_worker(side_->table.roster());
   for (const auto& part : parts_)
     for (std::size_t worker = 0; worker < part->rows.size(); ++worker) {
       const Factored::Sizes sizes{part->rows[worker], part->sizes.outputs, part->sizes.inputs};
@@ -224,97 +235,114 @@ std::vector<table::Row> FactorLayers::rows(RowId first) {
   return rows;
 }
 
-table::Destination FactorLayers::destination(RowId row) const {
+table::Destination FactorExchange::destination(RowId row) {
   const Piece& piece = pieces_[row - first_];
   return std::span(piece.part->received[piece.worker]).subspan(piece.offset, piece.length);
 }
 
-Status FactorLayers::before_forward(int layer, RowWaits& waits) {
-  Part& part = *find(layer);
-  if (Status status = apply(part, iteration() - timing_.staleness, waits); !status.ok())
-    return status;
+Status FactorExchange::before_forward(int layer) {
+  Part* const part = find(layer);
+  if (!part) return {};
+  const table::Clock clock = side_->iteration();
+  if (Status status = update_before(*part, clock - timing_.staleness); !status.ok()) return status;
   // the server has the last message
-  if (Status status = waits.wait(part.ids[own_]); !status.ok()) return status;
-  part.begin(own_);
-  if (part.sent.empty()) ask(part, iteration());
+  if (Status status = side_->waits.wait(part->ids[own_]); !status.ok()) return status;
+  part->begin(own_);
+  if (part->sent.empty()) ask(*part, clock);
   return {};
 }
 
-void FactorLayers::ask(const Part& part, table::Clock clock) {
+void FactorExchange::ask(const Part& part, table::Clock clock) {
   for (std::size_t worker = 0; worker < part.ids.size(); ++worker)
     for (const RowId row : part.ids[worker])
-      if (worker != own_) table_.get(row, clock + 1, table::Part::kWeights);
+      if (worker != own_) side_->table.get(row, clock + 1, table::Part::kWeights);
 }
 
-bool FactorLayers::prepare(int layer, std::vector<const Tensor*>&) const {
-  const std::span<const float> own = find(layer)->own->numbers();
-  return all_finite(own.first(own.size() - 1));
+Status FactorExchange::after_backward(std::span<const int> layers) {
+  for (const int layer : layers) {
+    Part* const part = find(layer);
+    if (!part) continue;
+    const std::span<const float> own = part->own->numbers();
+    finite_ = finite_ && all_finite(own.first(own.size() - 1));
+    held_.push_back(part);
+  }
+  if (side_->sends_early && finite_) send_held();
+  return {};
 }
 
-void FactorLayers::send(int layer, float weight) {
-  Part& part = *find(layer);
+void FactorExchange::send_held() {
+  for (Part* const part : held_) send(*part, side_->options.weight);
+  held_.clear();
+}
+
+void FactorExchange::send(Part& part, float weight) {
+  const table::Clock clock = side_->iteration();
   part.own->numbers().back() = weight;
-  part.sent.push_back({iteration(), rate(), part.own});
+  part.sent.push_back({clock, side_->rate(), part.own});
   const table::Values all = table::Buffer::lend(part.own);
   std::vector<table::Push> pushes;
   for (const RowId row : part.ids[own_]) {
     const Piece& piece = pieces_[row - first_];
     pushes.push_back(
         {.row = row,
-         .clock = iteration(),
-         .rate = rate(),
+         .clock = clock,
+         .rate = side_->rate(),
          .payload = table::as_payload({all.data.subspan(piece.offset, piece.length), all.owner}),
          .finite = true});
   }
-  table_.push(pushes);
+  side_->table.push(pushes);
 }
 
-// A message of a clock always has the same size.
-void FactorLayers::send_nothing() {
-  for (const auto& part : parts_) {
-    std::ranges::fill(part->own->numbers(), 0.0f);
-    send(part->layer, 0);
+// A message of a clock always has the same size. For a clip the gradients of all layers come
+// before the first update.
+Result<double> FactorExchange::hand_in(bool update) {
+  if (!update) {
+    held_.clear();
+    for (const auto& part : parts_) {
+      std::ranges::fill(part->own->numbers(), 0.0f);
+      send(*part, 0);
+    }
   }
-}
-
-Result<double> FactorLayers::gather_all(RowWaits& waits) {
+  send_held();
   double squares = 0;
   for (const auto& part : parts_) {
-    if (part->sent.empty()) continue;
-    if (Status status = gather(*part, waits); !status.ok()) return status.error();
+    if (!clips_) break;
+    if (Status status = gather(*part); !status.ok()) return status.error();
     squares += part->rule.gradients().squares;
   }
   return squares;
 }
 
-bool FactorLayers::update_all(double squares) {
-  bool are_left = false;
-  for (const auto& part : parts_) {
-    if (part->sent.empty()) continue;
-    update(*part, squares);
-    are_left = are_left || !part->sent.empty();
-  }
-  return are_left;
+Status FactorExchange::apply(bool, double squares) {
+  for (const auto& part : parts_)
+    if (clips_) update(*part, squares);
+  return {};
+}
+
+Status FactorExchange::settle(Settle) {
+  for (const auto& part : parts_)
+    if (Status status = update_before(*part, side_->next()); !status.ok()) return status;
+  return {};
 }
 
 // The others' messages of the oldest clock in part.sent have been asked for.
-Status FactorLayers::gather(Part& part, RowWaits& waits) {
+Status FactorExchange::gather(Part& part) {
   if (part.under_way.valid()) return part.under_way.get();
   for (const auto& rows : part.ids)
-    if (Status status = waits.wait(rows); !status.ok()) return status;
+    if (Status status = side_->waits.wait(rows); !status.ok()) return status;
   return part.sum(*sum_);
 }
 
-bool FactorLayers::may_begin(const Part& part) const {
+bool FactorExchange::may_begin(const Part& part) const {
   return !part.sent.empty() &&
          part.sent.front().clock <= part.sent.back().clock - timing_.staleness &&
-         std::ranges::all_of(part.ids, [this](const auto& rows) { return table_.has(rows); });
+         std::ranges::all_of(part.ids, [this](const auto& rows) { return side_->table.has(rows); });
 }
 
 // A layer sends its message of an iteration when its backward pass is over: nothing reads its
 // params then until the next forward pass. One at a time, the lowest first, which is needed first:
 // the solver's thread itself makes the others when it comes to them.
-void FactorLayers::progress() {
+void FactorExchange::progress() {
   const auto is_busy = [](const auto& part) {
     return part->under_way.valid() &&
            part->under_way.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
@@ -330,15 +358,15 @@ void FactorLayers::progress() {
   });
 }
 
-Status FactorLayers::apply(Part& part, table::Clock end, RowWaits& waits) {
+Status FactorExchange::update_before(Part& part, table::Clock end) {
   while (!part.sent.empty() && part.sent.front().clock < end) {
-    if (Status status = gather(part, waits); !status.ok()) return status;
+    if (Status status = gather(part); !status.ok()) return status;
     update(part, 0);
   }
   return {};
 }
 
-void FactorLayers::update(Part& part, double squares) {
+void FactorExchange::update(Part& part, double squares) {
   part.update(squares);
   part.sent.pop_front();
   if (!part.sent.empty()) ask(part, part.sent.front().clock);

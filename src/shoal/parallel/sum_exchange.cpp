@@ -1,5 +1,5 @@
-// The layers whose gradients the workers sum among themselves, by a collective: each then applies
-// the same update to its own copy of the params.
+// The exchange of layers whose gradients the workers sum among themselves, by a collective: each
+// then applies the same update to its own copy of the params.
 #include <algorithm>
 #include <deque>
 #include <iterator>
@@ -8,7 +8,7 @@
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/bucket_sums.h"
-#include "shoal/parallel/replicated_layers.h"
+#include "shoal/parallel/exchanges.h"
 #include "shoal/solver/net_params.h"
 
 namespace shoal::parallel {
@@ -20,57 +20,90 @@ Layers layers_of(const Net& net, const Bucket& bucket) {
   return layers;
 }
 
-class CollectiveLayers final : public ReplicatedLayers {
+class SumExchange final : public Exchange {
  public:
-  explicit CollectiveLayers(const TableSetup& setup)
-      : ReplicatedLayers(collective_by(setup.ways)),
+  SumExchange(const TableSetup& setup, std::shared_ptr<TableSide> side)
+      : side_(std::move(side)),
         net_(setup.net),
         clips_(setup.param.clip_gradients() >= 0),
         scheme_(or_throw(setup.options.maker(setup.options.scheme))),
-        sums_(setup, BucketSums::Of::kGradients) {
+        sums_(setup, *side_, BucketSums::Of::kGradients) {
     for (std::size_t part = 0; part < sums_.size(); ++part)
       parts_.emplace_back(setup, layers_of(net_, sums_.bucket(part)));
   }
 
+  Status begin(std::int64_t, float) override {
+    finite_ = true;
+    return {};
+  }
+  void progress() override { sums_.progress(); }
+  Status before_forward(int layer) override {
+    const std::optional<std::size_t> of = sums_.part_of(layer);
+    if (!of) return {};
+    Part& part = parts_[*of];
+    if (Status status = gather(*of); !status.ok()) return status;
+    update(part, 0);
+    part.rule.before_forward(layer);
+    part.clock = side_->iteration();
+    part.rate = side_->rate();
+    return sums_.expect(*of, part.clock);
+  }
+  // The device is waited for once: it looks at all these gradients together.
+  Status after_backward(std::span<const int> layers) override {
+    std::vector<const Tensor*> gradients;
+    for (const int layer : layers) {
+      const std::optional<std::size_t> of = sums_.part_of(layer);
+      if (!of) continue;
+      for (const Tensor* const gradient : gradients_of(net_, layer)) {
+        if (!sums_.in_place(*of)) gradient->begin_download();
+        gradients.push_back(gradient);
+      }
+      held_.push_back(layer);
+    }
+    finite_ = finite_ && ops::all_finite(net_.context(), gradients);
+    if (side_->sends_early && finite_) send_held();
+    return {};
+  }
+  Gradients gradients() override { return {.finite = finite_}; }
+  // For a clip the sums of all layers come before the first update.
+  Result<double> hand_in(bool update) override {
+    if (!update) {
+      held_.clear();
+      sums_.send_nothing();
+    }
+    send_held();
+    double squares = 0;
+    for (std::size_t part = 0; clips_ && part < parts_.size(); ++part) {
+      if (Status status = gather(part); !status.ok()) return status.error();
+      squares += parts_[part].rule.gradients().squares;
+    }
+    return squares;
+  }
+  Status apply(bool, double squares) override {
+    for (Part& part : parts_)
+      if (clips_) update(part, squares);
+    return {};
+  }
+  Status settle(Settle) override {
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      if (Status status = gather(part); !status.ok()) return status;
+      update(parts_[part], 0);
+    }
+    return {};
+  }
+
+  std::vector<StateRow> rows() override {
+    std::vector<StateRow> all;
+    for (const Part& part : parts_) std::ranges::copy(part.rule.rows(), std::back_inserter(all));
+    return all;
+  }
   std::vector<Tensor*> histories() override {
     std::vector<Tensor*> all;
     for (Part& part : parts_) add_histories(part.rule.histories(), all);
     return all;
   }
-  std::vector<table::Row> rows(table::RowId first) override { return sums_.rows(first); }
-  table::Destination destination(table::RowId row) const override { return sums_.destination(row); }
-
-  Status before_forward(int layer, RowWaits& waits) override {
-    const std::size_t of = sums_.part_of(layer);
-    Part& part = parts_[of];
-    if (Status status = gather(of, waits); !status.ok()) return status;
-    update(part, 0);
-    part.rule.before_forward(layer);
-    part.clock = iteration();
-    part.rate = rate();
-    return sums_.expect(of, iteration(), waits);
-  }
-  bool prepare(int layer, std::vector<const Tensor*>& gradients) const override {
-    for (const Tensor* const gradient : gradients_of(net_, layer)) {
-      if (!sums_.in_place(layer)) gradient->begin_download();
-      gradients.push_back(gradient);
-    }
-    return true;
-  }
-  void send(int layer, float weight) override { sums_.send(layer, weight); }
-  void send_nothing() override { sums_.send_nothing(); }
-  void progress() override { sums_.progress(); }
-  Result<double> gather_all(RowWaits& waits) override {
-    double squares = 0;
-    for (std::size_t part = 0; part < parts_.size(); ++part) {
-      if (Status status = gather(part, waits); !status.ok()) return status.error();
-      squares += parts_[part].rule.gradients().squares;
-    }
-    return squares;
-  }
-  bool update_all(double squares) override {
-    for (Part& part : parts_) update(part, squares);
-    return false;
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
+    for (Part& part : parts_) part.rule.start_at(iteration);
   }
 
  private:
@@ -87,12 +120,12 @@ class CollectiveLayers final : public ReplicatedLayers {
 
   // Waits for the sum of a bucket and makes it the gradient. The others that are there by then come
   // along, so that a device is waited for once for all of them.
-  Status gather(std::size_t of, RowWaits& waits) {
+  Status gather(std::size_t of) {
     std::vector<std::size_t> due;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const std::size_t part = (of + i) % parts_.size();
       if (part != of && !sums_.is_there(part)) continue;
-      const Result<std::optional<float>> weight = sums_.finish(part, waits);
+      const Result<std::optional<float>> weight = sums_.finish(part);
       if (!weight.ok()) return weight.error();
       if (weight.value() && take(part, *weight.value())) due.push_back(part);
     }
@@ -134,18 +167,26 @@ class CollectiveLayers final : public ReplicatedLayers {
   static void update(Part& part, double squares) {
     if (std::exchange(part.is_due, false)) part.rule.update(part.clock, part.rate, squares);
   }
+  void send_held() {
+    for (const int layer : held_) sums_.send(layer, side_->options.weight);
+    held_.clear();
+  }
 
+  const std::shared_ptr<TableSide> side_;
   Net& net_;
   const bool clips_;
   const std::unique_ptr<table::Scheme> scheme_;  // how the gradients of a clock become one update
   BucketSums sums_;
   std::deque<Part> parts_;  // by bucket
+  bool finite_ = true;      // this iteration's gradients, so far
+  std::vector<int> held_;   // layers whose gradients are complete and were not sent
 };
 
 }  // namespace
 
-std::unique_ptr<ReplicatedLayers> make_collective_layers(const TableSetup& setup) {
-  return std::make_unique<CollectiveLayers>(setup);
+std::unique_ptr<Exchange> make_sum_exchange(const TableSetup& setup,
+                                            std::shared_ptr<TableSide> side) {
+  return std::make_unique<SumExchange>(setup, std::move(side));
 }
 
 }  // namespace shoal::parallel

@@ -1,13 +1,48 @@
-#include "shoal/parallel/replicated_layers.h"
+#include "shoal/parallel/exchanges.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "shoal/base/log.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/factor_exchange.h"
+#include "shoal/parallel/plan.h"
 #include "shoal/parallel/roster.h"
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal::parallel {
+
+// The table's is the first: it makes the rows, and brings all params before anything is sent.
+std::unique_ptr<Updater> make_exchanges(const TableSetup& setup) {
+  const auto side = std::make_shared<TableSide>(setup);
+  std::vector<std::unique_ptr<Exchange>> all;
+  if (setup.scheme.contribution() != table::ContributionKind::kGradient) {
+    all.push_back(make_local_steps_exchange(setup, side));
+    return make_updater(std::move(all), side->policy(setup));
+  }
+  std::vector<Tensor*> histories;
+  all.push_back(make_table_exchange(setup, side));
+  if (std::ranges::count(setup.ways, Way::kFactors) > 0)
+    all.push_back(std::make_unique<FactorExchange>(setup, side));
+  if (std::ranges::any_of(setup.ways, is_collective)) all.push_back(make_sum_exchange(setup, side));
+  for (std::size_t i = 1; i < all.size(); ++i) add_histories(all[i]->histories(), histories);
+  side->map_rows(setup, {.histories = std::move(histories),
+                         .stays = is_alone(setup.table.roster()),
+                         .replicated = replicated_by(setup.ways)});
+  return make_updater(std::move(all), side->policy(setup));
+}
+
+std::unique_ptr<Updater> make_table_updater(const SolverParameter& param, Net& net,
+                                            table::Table& table, const WorkerOptions& options) {
+  const auto scheme = options.maker(options.scheme);
+  if (!scheme.ok())
+    throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
+  check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
+  const JobSize job = job_size_of(table.roster(), net.context().share().replicas);
+  const std::vector<Way> ways =
+      ways_of(net, choose_exchanges(net, param, options.name, *scheme.value(), job, options.rates));
+  return make_exchanges({param, net, table, options, *scheme.value(), ways});
+}
 
 std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster) {
   const int servers = servers_of(roster);
