@@ -112,9 +112,11 @@ TEST_F(ExchangeRows, ARunGoesOnFromTheRowsOfAnother) {
   };
   const auto give = [&](int worker, Solver& solver, Updater& updater) {
     for (const Kept& one : kept) {
-      RowState state{.numbers = one.numbers};
-      for (const auto& history : one.histories) state.histories.emplace_back(history);
-      if (worker == 0) set_state(solver.net(), updater.state(), one.row, state);
+      if (worker != 0) break;
+      const RowState state = state_of(solver.net(), updater.state(), one.row);
+      std::ranges::copy(one.numbers, state.numbers.begin());
+      for (std::size_t h = 0; h < one.histories.size(); ++h)
+        std::ranges::copy(one.histories[h], state.histories[h].begin());
     }
     updater.state().start_at(0, {});
   };

@@ -55,6 +55,8 @@ class Exchange : public Checkpointed {
   virtual Result<bool> another_step() { return false; }
   virtual Status settle(Settle how) = 0;
   virtual std::optional<double> seconds_waited() const { return std::nullopt; }
+  virtual void put(RunState&) {}
+  virtual void take(const RunState&, const std::string& /*file*/) {}
 
   // As Updater has them.
   virtual std::int64_t bytes_together() const { return kFewBytes; }

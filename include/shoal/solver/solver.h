@@ -20,6 +20,7 @@
 namespace shoal {
 
 class SolverCore;
+struct Progress;
 class SolverParameter;
 struct SolverMemory;  // what a snapshot holds, without files
 
@@ -130,12 +131,14 @@ class Solver {
   Status catch_up(std::uint64_t left);
   Status local_step(bool first);
   Result<bool> run_passes();
+  void note_loss(float loss);
   Status apply();
   Status finish();
   Error rescue(Error error);
 
   const std::unique_ptr<Parts> parts_;
-  SolverCore& core_;
+  const SolverCore& core_;
+  Progress& at_;
   int pass_ = 0;  // of iter_size, counted from 0
   float last_loss_ = 0;
 };

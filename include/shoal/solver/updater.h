@@ -90,9 +90,6 @@ class Checkpointed {
   virtual std::shared_ptr<const OwnState> own_state() { return nullptr; }
   // After start_at(). Null: this member is new and begins with the team's params and zeros.
   virtual void take_own_state(std::shared_ptr<const OwnState>) {}
-  // Writes and reads what the chief's snapshot holds beside histories. take throws ConfigError.
-  virtual void put(RunState&) {}
-  virtual void take(const RunState&, const std::string& /*file*/) {}
 };
 
 // Bytes of params whose transfers may begin together: a network takes a few milliseconds for them,
@@ -137,6 +134,9 @@ class Updater {
   virtual Result<bool> another_step() = 0;
   virtual Status settle(Settle how) = 0;
   virtual Checkpointed& state() = 0;
+  // Writes and reads what the chief's snapshot holds beside histories. take throws ConfigError.
+  virtual void put(RunState& run) = 0;
+  virtual void take(const RunState& run, const std::string& file) = 0;
 
   // ---- what replicas and displays need ----
   // After the last pass: the step's loss, whose part of the solver's net is `own`.
@@ -171,6 +171,8 @@ class ForwardingUpdater : public Updater {
   Result<bool> another_step() override { return inner_->another_step(); }
   Status settle(Settle how) override { return inner_->settle(how); }
   Checkpointed& state() override { return inner_->state(); }
+  void put(RunState& run) override { inner_->put(run); }
+  void take(const RunState& run, const std::string& file) override { inner_->take(run, file); }
   float mean_loss(float own) override { return inner_->mean_loss(own); }
   std::vector<Net*> replicas() override { return inner_->replicas(); }
   std::optional<double> seconds_waited() const override { return inner_->seconds_waited(); }

@@ -11,7 +11,8 @@ namespace shoal {
 
 class Boundary : SolverPart {
  public:
-  Boundary(SolverCore& core, Snapshots& snapshots) : SolverPart(core), snapshots_(snapshots) {}
+  Boundary(const SolverCore& core, Snapshots& snapshots)
+      : SolverPart(core), snapshots_(snapshots) {}
 
   // Before the first of some iterations.
   Status enter();
@@ -19,13 +20,17 @@ class Boundary : SolverPart {
   Status pass();
   // Does what is wanted: a snapshot, an end.
   Status act(Action action);
-  // Returns whether the next iteration may begin, when it may. False: the run has ended.
-  Result<bool> wait_to_begin();
+  // Returns when the next iteration may begin: the iteration whose rate applies. Nothing: the run
+  // has ended.
+  Result<std::optional<std::int64_t>> wait_to_begin();
   // After the last iteration of this member, where members are at iterations of their own: until
   // all have come to theirs it has its part in whatever they do together. What follows is done
   // together.
   Status end_apart();
   Result<bool> wants_last_snapshot();
+  // How the run is to end, if that was asked for since forget_ending().
+  const std::optional<Ending>& ending() const { return ending_; }
+  void forget_ending() { ending_.reset(); }
 
  private:
   Status stop_for_others();
@@ -34,6 +39,7 @@ class Boundary : SolverPart {
   Snapshots& snapshots_;
   // the iteration before which the team last agreed on what to do
   std::optional<std::int64_t> agreed_at_;
+  std::optional<Ending> ending_;
 };
 
 }  // namespace shoal

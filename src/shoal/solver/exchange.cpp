@@ -1,5 +1,6 @@
 // The updater over a list of exchanges.
 #include "shoal/solver/exchange.h"
+#include "shoal/base/try.h"
 
 #include <algorithm>
 #include <cmath>
@@ -156,8 +157,7 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
  private:
   template <class F>
   Status each(F call) {
-    for (const auto& exchange : exchanges_)
-      if (Status status = call(*exchange); !status.ok()) return status;
+    for (const auto& exchange : exchanges_) TRY(call(*exchange));
     return {};
   }
 

@@ -18,19 +18,18 @@ void LastIteration::keep() {
   if (!state_) state_.emplace();
   state_->nets = snapshots_.net_states();
   if (net_.context().device().is_host()) state_->sums.save(net_);
-  state_->losses = core_.recent_losses;
+  state_->losses = progress_.recent_losses;
 }
 
 void LastIteration::keep_losses() {
-  if (state_) state_->losses = core_.recent_losses;
+  if (state_) state_->losses = progress_.recent_losses;
 }
 
-bool LastIteration::go_back() {
-  if (!state_) return false;
+const std::deque<float>* LastIteration::go_back() {
+  if (!state_) return nullptr;
   snapshots_.go_back(state_->nets);
   if (net_.context().device().is_host()) state_->sums.restore(net_);
-  core_.recent_losses = state_->losses;
-  return true;
+  return &state_->losses;
 }
 
 }  // namespace shoal

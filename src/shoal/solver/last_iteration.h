@@ -13,7 +13,8 @@ namespace shoal {
 
 class LastIteration : SolverPart {
  public:
-  LastIteration(SolverCore& core, Snapshots& snapshots) : SolverPart(core), snapshots_(snapshots) {}
+  LastIteration(const SolverCore& core, Snapshots& snapshots)
+      : SolverPart(core), snapshots_(snapshots) {}
 
   // Whether a snapshot after an error is possible. A team cannot be asked: others are in another
   // iteration by then, and wait for this one.
@@ -24,8 +25,8 @@ class LastIteration : SolverPart {
   void keep();
   // The losses up to the iteration that was kept are known only now.
   void keep_losses();
-  // Takes back what passes have changed since; false: nothing was kept.
-  bool go_back();
+  // Takes back what passes have changed since. Returns the losses of then; null: nothing was kept.
+  const std::deque<float>* go_back();
 
  private:
   struct State {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kPatience = 1000;  // steps before a larger scale is tried
 constexpr float kLargest = 1 << 24;
 
-class LossScaling final : public ForwardingUpdater, private Checkpointed {
+class LossScaling final : public ForwardingUpdater {
  public:
   LossScaling(const SolverParameter& param, Net& net, std::unique_ptr<Updater> inner)
       : ForwardingUpdater(std::move(inner)),
@@ -46,35 +46,23 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
     return inner().end_step(StepEnd::kSkip);
   }
 
-  Checkpointed& state() override { return *this; }
+  void put(RunState& run) override {
+    inner().put(run);
+    run.set_loss_scale(scale_);
+    run.set_steps_at_scale(steps_);
+  }
+  void take(const RunState& run, const std::string& file) override {
+    inner().take(run, file);
+    if (!run.has_loss_scale()) return;
+    set_scale(run.loss_scale());
+    steps_ = run.steps_at_scale();
+  }
 
  private:
   void set_scale(float scale) {
     scale_ = scale;
     steps_ = 0;
     for (const auto& layer : net_.layers()) layer->scale_gradients(scale);
-  }
-
-  std::vector<StateRow> rows() override { return inner().state().rows(); }
-  Status prepare_save() override { return inner().state().prepare_save(); }
-  std::vector<Tensor*> histories() override { return inner().state().histories(); }
-  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
-    inner().state().start_at(iteration, all);
-  }
-  std::shared_ptr<const OwnState> own_state() override { return inner().state().own_state(); }
-  void take_own_state(std::shared_ptr<const OwnState> own) override {
-    inner().state().take_own_state(std::move(own));
-  }
-  void put(RunState& run) override {
-    inner().state().put(run);
-    run.set_loss_scale(scale_);
-    run.set_steps_at_scale(steps_);
-  }
-  void take(const RunState& run, const std::string& file) override {
-    inner().state().take(run, file);
-    if (!run.has_loss_scale()) return;
-    set_scale(run.loss_scale());
-    steps_ = run.steps_at_scale();
   }
 
   Net& net_;

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/ops/vector.h"
 
 namespace shoal {
@@ -19,10 +20,10 @@ bool NonFiniteGuard::params_are_finite() {
 
 Result<bool> NonFiniteGuard::judge(const std::string& what) {
   const std::string first = net_.find_non_finite();
-  const std::string report =
-      str("Iteration ", core_.iteration, ", lr = ", core_.rate, ": ", what, " is not finite; ",
-          first.empty() ? "every blob is finite, so the sum is too large"
-                        : str("the first that is not: ", first));
+  const std::string report = str("Iteration ", progress_.iteration, ", lr = ", progress_.rate, ": ",
+                                 what, " is not finite; ",
+                                 first.empty() ? "every blob is finite, so the sum is too large"
+                                               : str("the first that is not: ", first));
   if (param_.on_nan() == SolverParameter::WARN) {
     if (std::has_single_bit(++bad_iterations_))
       LOG(WARNING) << report << ". on_nan is WARN: going on";
@@ -41,7 +42,7 @@ Result<bool> NonFiniteGuard::judge(const std::string& what) {
   if (const Result<StepOutcome> skipped = updater_.end_step(StepEnd::kSkip); !skipped.ok())
     return skipped.error();
   if (param_.on_nan() == SolverParameter::SNAPSHOT) {
-    if (Status status = snapshots_.write(); !status.ok()) return status.error();
+    TRY(snapshots_.write());
     return Error{Code::kNonFinite,
                  report + ". Stopped with a snapshot of the state before this iteration's update"};
   }

@@ -11,7 +11,7 @@ namespace shoal {
 
 class NonFiniteGuard : SolverPart {
  public:
-  NonFiniteGuard(SolverCore& core, Snapshots& snapshots)
+  NonFiniteGuard(const SolverCore& core, Snapshots& snapshots)
       : SolverPart(core), snapshots_(snapshots) {}
 
   // Keeps what the forward passes of a step will change.

@@ -6,6 +6,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 
 namespace shoal {
 namespace {
@@ -63,29 +64,31 @@ void Reporter::report_start() {
             << megabytes(memory.blobs_unshared) << " MB without sharing), test nets' blobs "
             << megabytes(tests) << " MB";
   LOG(INFO) << "Solver scaffolding done.";
-  core_.started_at = shown_at_ = SolverCore::Clock::now();
+  started_at_ = shown_at_ = SolverCore::Clock::now();
 }
 
 void Reporter::start() {
-  core_.started_at = shown_at_ = SolverCore::Clock::now();
-  if (options_.meter) options_.meter->start(core_.iteration);
-  core_.started_iteration = core_.shown_iteration = core_.iteration;
-  core_.away_seconds = 0;
+  started_at_ = shown_at_ = SolverCore::Clock::now();
+  if (options_.meter) options_.meter->start(progress_.iteration);
+  shown_iteration_ = progress_.iteration;
+  away_seconds_ = 0;
 }
 
+double Reporter::seconds() const { return progress_.seconds_before + seconds_since(started_at_); }
+
 void Reporter::display(bool counts) {
-  if (!core_.falls_on(param_.display())) return;
+  if (!progress_.falls_on(param_.display())) return;
   if (counts) log_display();
   observe_display(counts);
 }
 
 void Reporter::log_display() {
   const double seconds = seconds_since(shown_at_);
-  const auto iterations = static_cast<double>(core_.iteration - core_.shown_iteration);
-  LOG(INFO) << "Iteration " << core_.iteration << " ("
+  const auto iterations = static_cast<double>(progress_.iteration - shown_iteration_);
+  LOG(INFO) << "Iteration " << progress_.iteration << " ("
             << static_cast<float>(seconds > 0 ? iterations / seconds : 0) << " iter/s, "
             << static_cast<float>(seconds) << "s/" << param_.display()
-            << " iters), loss = " << core_.smoothed_loss();
+            << " iters), loss = " << progress_.smoothed_loss();
   log_speed(seconds);
   int number = 0;
   for (const Blob* output : net_.outputs())
@@ -96,22 +99,22 @@ void Reporter::log_display() {
       LOG(INFO) << "    Train net output #" << number++ << ": " << output->name << " = " << value
                 << weighted;
     }
-  LOG(INFO) << "Iteration " << core_.iteration << ", lr = " << core_.rate;
+  LOG(INFO) << "Iteration " << progress_.iteration << ", lr = " << progress_.rate;
   shown_at_ = SolverCore::Clock::now();
-  core_.shown_iteration = core_.iteration;
-  core_.away_seconds = 0;
+  shown_iteration_ = progress_.iteration;
+  away_seconds_ = 0;
 }
 
 void Reporter::log_speed(double seconds) {
   const auto done =
-      static_cast<double>(std::max<std::int64_t>(1, core_.iteration - core_.shown_iteration));
-  const double busy = std::max(1e-9, seconds - core_.away_seconds);
+      static_cast<double>(std::max<std::int64_t>(1, progress_.iteration - shown_iteration_));
+  const double busy = std::max(1e-9, seconds - away_seconds_);
   const double waited = seconds_waited();
   const double data = std::clamp(waited - shown_wait_, 0.0, busy);
   std::string left;
-  if (const std::int64_t so_far = core_.iteration - core_.started_iteration; so_far > 0) {
-    const double each = seconds_since(core_.started_at) / static_cast<double>(so_far);
-    left = str(clock_words(each * static_cast<double>(param_.max_iter() - core_.iteration)),
+  if (const std::int64_t so_far = progress_.iteration - progress_.started_iteration; so_far > 0) {
+    const double each = seconds_since(started_at_) / static_cast<double>(so_far);
+    left = str(clock_words(each * static_cast<double>(param_.max_iter() - progress_.iteration)),
                " left, ");
   }
   std::string rows;
@@ -119,16 +122,16 @@ void Reporter::log_speed(double seconds) {
     const double seconds_for_rows = std::clamp(*so_far - shown_rows_wait_, 0.0, busy);
     rows = str(", rows ", std::lround(100 * seconds_for_rows / busy), "% wait");
     shown_rows_wait_ = *so_far;
-    if (core_.iteration > core_.shown_iteration)
-      team_.note(core_.iteration, {done, std::max(0.0, busy - data - seconds_for_rows), data,
-                                   seconds_for_rows, core_.away_seconds});
+    if (progress_.iteration > shown_iteration_)
+      team_.note(progress_.iteration, {done, std::max(0.0, busy - data - seconds_for_rows), data,
+                                       seconds_for_rows, away_seconds_});
   }
   LOG(INFO) << "    "
             << std::round(10 * done * static_cast<double>(core_.items_per_update()) / busy) / 10
             << " images/s, " << left << "data " << std::lround(100 * data / busy) << "% wait"
             << rows;
   shown_wait_ = waited;
-  if (core_.iteration == core_.started_iteration) return;  // the first batch
+  if (progress_.iteration == progress_.started_iteration) return;  // the first batch
   if (const std::optional<double> slow = slow_data_.add(data, busy))
     LOG(WARNING) << "Data comes too slowly: " << std::lround(100 * *slow)
                  << "% of the time went into waiting for it. Records that are already "
@@ -138,7 +141,7 @@ void Reporter::log_speed(double seconds) {
 
 void Reporter::mark(Meter::Mark mark) const {
   if (options_.meter)
-    options_.meter->mark(mark, core_.iteration, seconds_waited(),
+    options_.meter->mark(mark, progress_.iteration, seconds_waited(),
                          updater_.seconds_waited().value_or(0));
 }
 
@@ -152,8 +155,8 @@ double Reporter::seconds_waited() const {
 // without it.
 void Reporter::observe_display(bool counts) {
   if (!observed_ || (!counts && !core_.in_team())) return;
-  const double seconds = core_.seconds();
-  std::vector<double> numbers = {core_.smoothed_loss()};
+  const double seconds = this->seconds();
+  std::vector<double> numbers = {progress_.smoothed_loss()};
   for (const Blob* output : net_.outputs_of_one_size()) {
     const float weight = net_.loss_weight(*output);
     for (const float value : output->data.host())
@@ -161,11 +164,11 @@ void Reporter::observe_display(bool counts) {
   }
   if (!core_.in_team())
     return options_.observer->displayed(
-        {core_.iteration, seconds, numbers[0], {numbers.begin() + 1, numbers.end()}});
+        {progress_.iteration, seconds, numbers[0], {numbers.begin() + 1, numbers.end()}});
   if (!counts) std::ranges::fill(numbers, 0);
-  team_.report(core_.iteration, counts ? core_.own_items() : 0, numbers);
+  team_.report(progress_.iteration, counts ? core_.own_items() : 0, numbers);
   if (!options_.observer) return;
-  shown_seconds_[core_.iteration] = seconds;
+  shown_seconds_[progress_.iteration] = seconds;
   pass_on_averages();
 }
 
@@ -183,7 +186,7 @@ void Reporter::pass_on_averages() {
 
 void Reporter::tested(int index, const std::vector<TestScore>& scores, double loss) {
   if (!options_.observer) return;
-  Measured row{core_.iteration, core_.seconds(), loss};
+  Measured row{progress_.iteration, seconds(), loss};
   for (const TestScore& score : scores) row.outputs.push_back(score.mean);
   pass_on_averages();  // all members have said theirs of before the test
   options_.observer->tested(index, row);
@@ -193,7 +196,7 @@ Status Reporter::end_observing() {
   if (!observed_ || !core_.in_team()) return {};
   double members[] = {1};
   // which the others reach after their last report
-  if (Status status = team_.sum(members); !status.ok()) return status;
+  TRY(team_.sum(members));
   if (options_.observer) pass_on_averages();
   return {};
 }

@@ -34,12 +34,17 @@ class SlowData {
 
 class Reporter : SolverPart {
  public:
-  explicit Reporter(SolverCore& core) : SolverPart(core) {}
+  explicit Reporter(const SolverCore& core) : SolverPart(core) {}
 
   // The solver is complete: all members call this.
   void report_start();
   // Training begins at the present iteration.
   void start();
+  // The iteration is another than that which was reached.
+  void restored() { shown_iteration_ = progress_.iteration; }
+  double seconds() const;  // since the run began to train
+  // So many went into tests and snapshots.
+  void away(double seconds) { away_seconds_ += seconds; }
   // A display falls on the iteration; of one that is left out (not `counts`) nothing is logged.
   void display(bool counts);
   void tested(int index, const std::vector<TestScore>& scores, double loss);
@@ -57,7 +62,9 @@ class Reporter : SolverPart {
   bool observed_ = false;  // by the chief's observer
   // when the displays were whose averages have not come
   std::map<std::int64_t, double> shown_seconds_;
-  SolverCore::Clock::time_point shown_at_;
+  SolverCore::Clock::time_point started_at_, shown_at_;
+  std::int64_t shown_iteration_ = 0;  // in the last display
+  double away_seconds_ = 0;           // since the last display
   // seconds_waited() and the updater's at the last display
   double shown_wait_ = 0, shown_rows_wait_ = 0;
   SlowData slow_data_;

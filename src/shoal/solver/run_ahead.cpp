@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/update.h"
@@ -20,7 +21,7 @@ bool writes_files(const Net& net) {
   return false;
 }
 
-bool is_possible(SolverCore& core) {
+bool is_possible(const SolverCore& core) {
   Net& net = *core.net;
   const bool debug = core.param.debug_info() || net.definition().debug_info();
   // a state that goes from pass to pass would have to be kept from before
@@ -33,7 +34,7 @@ bool is_possible(SolverCore& core) {
 
 }  // namespace
 
-RunAhead::RunAhead(SolverCore& core) : SolverPart(core), possible_(is_possible(core)) {
+RunAhead::RunAhead(const SolverCore& core) : SolverPart(core), possible_(is_possible(core)) {
   if (!possible_) return;
   for (Iteration& one : iterations_) one.done = net_.context().device().make_event(/*timed=*/false);
 }
@@ -49,8 +50,7 @@ RunAhead::~RunAhead() {
 
 void RunAhead::begin() {
   Iteration& next = iteration(queued_);
-  next.number = core_.iteration;
-  next.steps = core_.steps;
+  next.place = {progress_.iteration, progress_.steps};
   next.state.Clear();
   put_state(net_, next.state);
 }
@@ -83,7 +83,7 @@ Status RunAhead::queue_update() {
   });
   judge_losses(parts);
   parts.insert(parts.begin(), &verdict_);
-  if (Status status = updater_.queue_update(verdict_); !status.ok()) return status;
+  TRY(updater_.queue_update(verdict_));
   std::size_t bytes = 0;
   for (const Tensor* part : parts) bytes += part->bytes();
   if (!own.outcome || own.outcome->bytes() < bytes)
@@ -111,18 +111,16 @@ std::optional<float> RunAhead::take_outcome() {
   return updater_.mean_loss(loss);
 }
 
-Status RunAhead::go_back() {
+Result<RunAhead::Place> RunAhead::go_back() {
   net_.context().stream()->synchronize();
   // the gradients of what was refused are forgotten
   if (Result<StepOutcome> skipped = updater_.end_step(StepEnd::kSkip); !skipped.ok())
     return skipped.error();
   const Iteration& first = iteration(known_);
-  core_.iteration = first.number;
-  core_.steps = first.steps;
   take_state(net_, first.state, "the state of an iteration that is made again");
   known_ = queued_;
   ops::fill(net_.context(), 0, verdict_);
-  return {};
+  return first.place;
 }
 
 }  // namespace shoal

@@ -23,7 +23,7 @@ class RunAhead : SolverPart {
   // Iterations that may be under way when the next one is queued.
   static constexpr std::uint64_t kMost = 1;
 
-  explicit RunAhead(SolverCore& core);
+  explicit RunAhead(const SolverCore& core);
   ~RunAhead();
   RunAhead(const RunAhead&) = delete;
 
@@ -40,13 +40,16 @@ class RunAhead : SolverPart {
   // Waits for the first of them, and returns its loss; nothing if its update was refused. It is
   // then still under way.
   std::optional<float> take_outcome();
-  // After a refusal: the solver, its net and its data are again where they were before that
-  // iteration, and none is under way.
-  Status go_back();
+  // After a refusal: the net and its data are again where they were before that iteration, and none
+  // is under way. Returns where the loop was.
+  struct Place {
+    std::int64_t iteration = 0, steps = 0;
+  };
+  Result<Place> go_back();
 
  private:
   struct Iteration {
-    std::int64_t number = 0, steps = 0;
+    Place place;
     NetRunState state;
     // by top with a loss weight: the weight, and how many numbers the top has
     std::vector<std::pair<float, std::int64_t>> losses;

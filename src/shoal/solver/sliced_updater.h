@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/base/try.h"
 #include "shoal/solver/compute_slices.h"
 #include "shoal/solver/updater.h"
 
@@ -17,27 +18,27 @@ class SlicedUpdater : public ForwardingUpdater {
       : ForwardingUpdater(std::move(inner)), slices_(std::move(slices)) {}
 
   Result<Permission> wait_to_begin(std::int64_t iteration) final {
-    if (Status status = finish_slice(); !status.ok()) return status.error();
+    TRY(finish_slice());
     return inner().wait_to_begin(iteration);
   }
   Status begin(std::int64_t iteration, float rate) final {
-    if (Status status = finish_slice(); !status.ok()) return status;
-    if (Status status = inner().begin(iteration, rate); !status.ok()) return status;
+    TRY(finish_slice());
+    TRY(inner().begin(iteration, rate));
     starts_step();
     return start_slice(slices_.begin);
   }
   Status before_forward(int layer) final {
     if (!has_params(layer)) return inner().before_forward(layer);
-    if (Status status = finish_slice(); !status.ok()) return status;
-    if (Status status = inner().before_forward(layer); !status.ok()) return status;
+    TRY(finish_slice());
+    TRY(inner().before_forward(layer));
     return start_slice(slices_.forward[static_cast<std::size_t>(layer)]);
   }
   // Each layer comes alone (bytes_together).
   Status after_backward(std::span<const int> layers) final {
     const int layer = layers[0];
     if (!has_params(layer)) return inner().after_backward(layers);
-    if (Status status = finish_slice(); !status.ok()) return status;
-    if (Status status = inner().after_backward(layers); !status.ok()) return status;
+    TRY(finish_slice());
+    TRY(inner().after_backward(layers));
     return start_slice(slices_.backward[static_cast<std::size_t>(layer)]);
   }
   std::int64_t bytes_together() const final { return 0; }
@@ -46,19 +47,19 @@ class SlicedUpdater : public ForwardingUpdater {
   float mean_loss(float own) final { return loss_ = inner().mean_loss(own); }
 
   Result<StepOutcome> end_step(StepEnd how) final {
-    if (Status status = finish_slice(); !status.ok()) return status.error();
+    TRY(finish_slice());
     Result<StepOutcome> outcome = inner().end_step(how);
     if (outcome.ok() && outcome.value() == StepOutcome::kApplied)
       ends_step(how != StepEnd::kSkip, loss_);
     return outcome;
   }
   Result<bool> another_step() final {
-    if (Status status = finish_slice(); !status.ok()) return status.error();
+    TRY(finish_slice());
     Result<bool> another = inner().another_step();
     if (another.ok() && !another.value()) ends_task();
     if (!another.ok() || !another.value()) return another;
     starts_step();
-    if (Status status = start_slice(slices_.begin); !status.ok()) return status.error();
+    TRY(start_slice(slices_.begin));
     return true;
   }
 

@@ -14,6 +14,7 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/sha256.h"
+#include "shoal/base/try.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
@@ -56,7 +57,7 @@ class FileSet {
       pb::io::CopyingOutputStreamAdaptor stream(&sink, kBlock);
       if (!message.SerializePartialToZeroCopyStream(&stream) || !stream.Flush()) return sink.status;
     }
-    if (Status status = file.value().flush(); !status.ok()) return status;
+    TRY(file.value().flush());
     note(path, size, sink.hash.finish(), manifest);
     files_.push_back({path, std::move(file).value()});
     return {};
@@ -69,8 +70,8 @@ class FileSet {
     if (format == SnapshotFormat::kBinary) return add(path, message, manifest);
     Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
     if (!file.ok()) return file.error();
-    if (Status status = write_hdf5(message, file.value()); !status.ok()) return status;
-    if (Status status = file.value().flush(); !status.ok()) return status;
+    TRY(write_hdf5(message, file.value()));
+    TRY(file.value().flush());
     const std::string& written = file.value().temporary();
     std::error_code error;
     const std::uintmax_t size = fs::file_size(written, error);
@@ -84,8 +85,8 @@ class FileSet {
   Status add(const std::string& path, const std::string& text) {
     Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
     if (!file.ok()) return file.error();
-    if (Status status = file.value().write(text); !status.ok()) return status;
-    if (Status status = file.value().flush(); !status.ok()) return status;
+    TRY(file.value().write(text));
+    TRY(file.value().flush());
     files_.push_back({path, std::move(file).value()});
     return {};
   }
@@ -268,19 +269,15 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration, Snapsho
   const char* const kind = format == SnapshotFormat::kHdf5 ? "HDF5 file " : "binary proto file ";
   const std::string model_file = model_path(stem, format), state_file = state_path(stem, format);
   LOG(INFO) << "Snapshotting to " << kind << model_file;
-  if (Status status = files.add(model_file, format, without_origins(model()), manifest);
-      !status.ok())
-    return status;
+  TRY(files.add(model_file, format, without_origins(model()), manifest));
   LOG(INFO) << "Snapshotting solver state to " << kind << state_file;
-  if (Status status = files.add(state_file, format, state(), manifest); !status.ok()) return status;
-  if (Status status = files.add(run_path(stem), run, manifest); !status.ok()) return status;
-  if (Status status = files.add(manifest_path(stem), to_json(manifest)); !status.ok())
-    return status;
-  if (Status status = files.add(latest_path(prefix), name_in_folder(stem) + "\n"); !status.ok())
-    return status;
+  TRY(files.add(state_file, format, state(), manifest));
+  TRY(files.add(run_path(stem), run, manifest));
+  TRY(files.add(manifest_path(stem), to_json(manifest)));
+  TRY(files.add(latest_path(prefix), name_in_folder(stem) + "\n"));
   // an older snapshot of the same name is replaced: no longer complete from here on
   std::remove(manifest_path(stem).c_str());
-  if (Status status = files.commit(); !status.ok()) return status;
+  TRY(files.commit());
   const auto other =
       format == SnapshotFormat::kHdf5 ? SnapshotFormat::kBinary : SnapshotFormat::kHdf5;
   for (const std::string& path : {state_path(stem, other), model_path(stem, other)})
@@ -293,7 +290,7 @@ Status write_model(const std::string& path, NetParameter model, SnapshotFormat f
   if (format == SnapshotFormat::kBinary) return write_binary(model, path, Code::kSnapshot);
   Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
   if (!file.ok()) return file.error();
-  if (Status status = write_hdf5(model, file.value()); !status.ok()) return status;
+  TRY(write_hdf5(model, file.value()));
   return file.value().commit();
 }
 

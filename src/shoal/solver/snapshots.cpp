@@ -5,6 +5,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -92,12 +93,12 @@ RunState Snapshots::net_states() const {
 RunState Snapshots::run_state() const {
   // a run that goes on does again what is under way
   RunState run = before_ ? *before_ : net_states();
-  updater_.state().put(run);
+  updater_.put(run);
   run.set_version(kRunVersion);
-  run.set_iteration(core_.iteration);
-  run.mutable_recent_loss()->Add(core_.recent_losses.begin(), core_.recent_losses.end());
+  run.set_iteration(progress_.iteration);
+  run.mutable_recent_loss()->Add(progress_.recent_losses.begin(), progress_.recent_losses.end());
   run.set_snapshot_best(param_.snapshot_best());
-  if (core_.best) run.set_best_value(*core_.best);
+  if (best_) run.set_best_value(*best_);
   const auto keep =
       param_.snapshot_keep() > 0 ? static_cast<std::size_t>(param_.snapshot_keep()) : kept_.size();
   run.mutable_kept_iteration()->Add(
@@ -107,9 +108,9 @@ RunState Snapshots::run_state() const {
 
 SolverState Snapshots::solver_state() const {
   SolverState state;
-  state.set_iter(static_cast<std::int32_t>(core_.iteration));
-  state.set_current_step(static_cast<std::int32_t>(core_.steps));
-  state.set_learned_net(model_path(snapshot_stem(param_.snapshot_prefix(), core_.iteration),
+  state.set_iter(static_cast<std::int32_t>(progress_.iteration));
+  state.set_current_step(static_cast<std::int32_t>(progress_.steps));
+  state.set_learned_net(model_path(snapshot_stem(param_.snapshot_prefix(), progress_.iteration),
                                    snapshot_format(param_)));
   for (const Tensor* history : updater_.state().histories()) {
     CHECK(history != nullptr) << "a param belongs to no exchange";
@@ -124,22 +125,22 @@ Status Snapshots::write() {
   if (param_.snapshot_prefix().empty())
     return Error{Code::kSnapshot,
                  str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
-  if (Status status = core_.settle_all(true); !status.ok()) return status;
-  if (Status status = updater_.state().prepare_save(); !status.ok()) return status;
-  std::erase(kept_, core_.iteration);
-  kept_.push_back(core_.iteration);
+  TRY(core_.settle_all(true));
+  TRY(updater_.state().prepare_save());
+  std::erase(kept_, progress_.iteration);
+  kept_.push_back(progress_.iteration);
   RunState run = run_state();
-  if (Status status = gather_states(run); !status.ok()) return status;
+  TRY(gather_states(run));
   const Status status = core_.share_outcome(team_.chief() ? write_files(run) : Status());
-  if (status.ok()) written_at_ = core_.iteration;
-  core_.away_seconds += seconds_since(start);
+  if (status.ok()) written_at_ = progress_.iteration;
+  reporter_.away(seconds_since(start));
   return status;
 }
 
 Status Snapshots::write_files(const RunState& run) {
   const auto model = [this] { return net_.to_proto(param_.snapshot_diff()); };
   Status status = write_snapshot(
-      param_.snapshot_prefix(), core_.iteration, snapshot_format(param_), model,
+      param_.snapshot_prefix(), progress_.iteration, snapshot_format(param_), model,
       [this] { return solver_state(); }, run);
   if (status.ok()) return remove_old_snapshots();
   kept_.pop_back();
@@ -151,7 +152,7 @@ Status Snapshots::remove_old_snapshots() {
   while (keep > 0 && kept_.size() > keep) {
     const std::string stem = snapshot_stem(param_.snapshot_prefix(), kept_.front());
     kept_.erase(kept_.begin());
-    if (Status status = remove_snapshot(stem); !status.ok()) return status;
+    TRY(remove_snapshot(stem));
   }
   return {};
 }
@@ -180,7 +181,7 @@ void Snapshots::take_replica_states(const RunState& run, const std::string& file
   }
 }
 
-void Snapshots::take_states(const RunState& run, const std::string& file) {
+void Snapshots::take_states(const RunState& run, const std::string& file, Progress& now) {
   const std::vector<Net*> nets = core_.nets();
   const int wanted = static_cast<int>(nets.size());
   if (run.net_size() != wanted && team_.chief())
@@ -190,14 +191,14 @@ void Snapshots::take_states(const RunState& run, const std::string& file) {
   for (int i = 0; i < std::min(wanted, run.net_size()); ++i)
     take_state(*nets[static_cast<std::size_t>(i)], run.net(i), file);
   take_replica_states(run, file);
-  updater_.state().take(run, file);
-  take_history(run);
+  updater_.take(run, file);
+  take_history(run, now);
 }
 
-void Snapshots::take_history(const RunState& run) {
-  core_.recent_losses.assign(run.recent_loss().begin(), run.recent_loss().end());
+void Snapshots::take_history(const RunState& run, Progress& now) {
+  now.recent_losses.assign(run.recent_loss().begin(), run.recent_loss().end());
   if (run.has_best_value() && run.snapshot_best() == param_.snapshot_best())
-    core_.best = run.best_value();
+    best_ = run.best_value();
   kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
 }
 
@@ -207,22 +208,27 @@ std::vector<std::int64_t> saved_iterations(const std::string& state_file) {
                        read_solver_state(state_file).iter());
 }
 
-void Snapshots::restore(const std::string& state_file) {
+Progress Snapshots::restore(const std::string& state_file) {
+  Progress now = progress_;
   RunState run;
-  std::string run_file = team_.chief() ? read_files(state_file, run) : "";
-  RunState all = share_resumption(run_file, std::move(run));
-  const std::vector<std::int64_t> iterations = own_iterations(all);
-  if (!iterations.empty()) core_.iteration = iterations[static_cast<std::size_t>(team_.index())];
-  updater_.state().start_at(core_.iteration, iterations);
-  core_.started_iteration = core_.shown_iteration = core_.iteration;
-  if (run_file.empty()) return;
-  take_states(run_of_member(std::move(all), team_.index(), team_.size()), run_file);
-  written_at_ = core_.iteration;
+  std::string run_file = team_.chief() ? read_files(state_file, run, now) : "";
+  RunState all = share_resumption(run_file, std::move(run), now);
+  // where members that keep to no common clock go on each from where it was
+  std::vector<std::int64_t> iterations;
+  if (core_.apart() && 1 + all.member_size() == team_.size())
+    iterations = iterations_of(all, now.iteration);
+  if (!iterations.empty()) now.iteration = iterations[static_cast<std::size_t>(team_.index())];
+  updater_.state().start_at(now.iteration, iterations);
+  now.started_iteration = now.iteration;
+  if (run_file.empty()) return now;
+  take_states(run_of_member(std::move(all), team_.index(), team_.size()), run_file, now);
+  written_at_ = now.iteration;
+  return now;
 }
 
 // Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or ""
 // if there is none.
-std::string Snapshots::read_files(const std::string& state_file, RunState& run) {
+std::string Snapshots::read_files(const std::string& state_file, RunState& run, Progress& now) {
   LOG(INFO) << "Resuming from " << state_file;
   for (const SnapshotFormat format : {SnapshotFormat::kHdf5, SnapshotFormat::kBinary})
     if (!file_exists(state_file) && file_exists(state_path(state_file, format)))
@@ -247,11 +253,11 @@ std::string Snapshots::read_files(const std::string& state_file, RunState& run) 
     net_.copy_weights(weights, model);
   }
   restore_histories(state, state_file);
-  core_.iteration = state.iter();
-  core_.steps = state.current_step();
+  now.iteration = state.iter();
+  now.steps = state.current_step();
   if (ours) {
     run = read_run_state(run_path(stem));
-    check_run(run, core_.iteration, run_path(stem));
+    check_run(run, now.iteration, run_path(stem));
     return run_path(stem);
   }
   LOG(WARNING)
@@ -272,14 +278,14 @@ struct SolverMemory {
 };
 
 Result<std::shared_ptr<const SolverMemory>> Snapshots::save_state() {
-  if (Status status = core_.settle_all(true); !status.ok()) return status.error();
-  if (Status status = updater_.state().prepare_save(); !status.ok()) return status.error();
+  TRY(core_.settle_all(true));
+  TRY(updater_.state().prepare_save());
   const auto memory = std::make_shared<SolverMemory>();
   memory->run = run_state();
   memory->own = updater_.state().own_state();
-  memory->steps = core_.steps;
-  if (Status status = gather_states(memory->run); !status.ok()) return status.error();
-  memory->seconds = core_.seconds();
+  memory->steps = progress_.steps;
+  TRY(gather_states(memory->run));
+  memory->seconds = reporter_.seconds();
   if (!team_.chief()) return std::shared_ptr<const SolverMemory>(memory);
   memory->model = net_.to_proto(false);
   for (const auto& test_net : core_.test_nets) memory->tests.push_back(own_layers(*test_net, net_));
@@ -287,11 +293,12 @@ Result<std::shared_ptr<const SolverMemory>> Snapshots::save_state() {
   return std::shared_ptr<const SolverMemory>(memory);
 }
 
-void Snapshots::restore_state(const SolverMemory* memory, const Solver::Continuation& how) {
+Progress Snapshots::restore_state(const SolverMemory* memory, const Solver::Continuation& how) {
+  Progress now = progress_;
   std::string name = "the state of the last part of the run";
   RunState run;
-  core_.goes_on = true;
-  if (memory) core_.seconds_before = memory->seconds;
+  now.goes_on = true;
+  if (memory) now.seconds_before = memory->seconds;
   if (team_.chief()) {
     CHECK(memory != nullptr) << "the chief goes on from nothing";
     net_.copy_weights(memory->model, name);
@@ -299,26 +306,27 @@ void Snapshots::restore_state(const SolverMemory* memory, const Solver::Continua
       if (has_own_params(*core_.test_nets[i], net_))
         core_.test_nets[i]->copy_weights(memory->tests[i], name);
     restore_histories(memory->state, name);
-    core_.steps = memory->steps;
+    now.steps = memory->steps;
     run = memory->run;
   }
-  core_.iteration = how.iteration;
+  now.iteration = how.iteration;
   core_.share_test_weights();
-  const RunState all = share_resumption(name, std::move(run));
-  if (memory) core_.steps = memory->steps;
-  core_.iteration = core_.started_iteration = core_.shown_iteration = how.iteration;
-  updater_.state().start_at(core_.iteration, how.iterations);
+  const RunState all = share_resumption(name, std::move(run), now);
+  if (memory) now.steps = memory->steps;
+  now.iteration = now.started_iteration = how.iteration;
+  updater_.state().start_at(now.iteration, how.iterations);
   if (how.same_scheme) updater_.state().take_own_state(memory ? memory->own : nullptr);
   if (how.same_members && memory)
-    take_states(memory->run, name);
+    take_states(memory->run, name, now);
   else
-    take_over_states(memory, all, name);
+    take_over_states(memory, all, name, now);
+  return now;
 }
 
 // Returns the state with which each net of this member continues: its own, if it has one, among
 // those of all nets that trained together.
 void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
-                                 const std::string& file) {
+                                 const std::string& file, Progress& now) {
   int at = 0;
   for (Net* net : core_.nets()) {
     take_over_state(*net, own && at < own->run.net_size() ? &own->run.net(at) : nullptr,
@@ -331,9 +339,9 @@ void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
     take_over_state(*replicas[i], known ? &own->run.replica(static_cast<int>(i)) : nullptr,
                     states_of_all(all, 0), file);
   }
-  updater_.state().take(all, file);
+  updater_.take(all, file);
   // all must judge a test alike: a member that is new has the chief's best score
-  take_history(own ? own->run : all);
+  take_history(own ? own->run : all, now);
 }
 
 Status Snapshots::gather_states(RunState& run) {
@@ -350,19 +358,13 @@ Status Snapshots::gather_states(RunState& run) {
   return {};
 }
 
-// By index, where members that keep to no common clock go on each from where it was; else none.
-std::vector<std::int64_t> Snapshots::own_iterations(const RunState& run) const {
-  if (!core_.apart() || 1 + run.member_size() != team_.size()) return {};
-  return iterations_of(run, core_.iteration);
-}
-
 // From the chief, which read `run` from `file` (neither, if there was no such file), to all: the
 // iteration and their own part of the run.
-RunState Snapshots::share_resumption(std::string& file, RunState run) {
+RunState Snapshots::share_resumption(std::string& file, RunState run, Progress& now) {
   Resumption resumption;
   if (team_.chief()) {
-    resumption.set_iteration(core_.iteration);
-    resumption.set_step(core_.steps);
+    resumption.set_iteration(now.iteration);
+    resumption.set_step(now.steps);
     resumption.set_file(file);
     *resumption.mutable_run() = std::move(run);
   }
@@ -373,8 +375,8 @@ RunState Snapshots::share_resumption(std::string& file, RunState run) {
                         "what the chief says of its snapshot cannot be read: do all processes run "
                         "the same program?");
   }
-  core_.iteration = resumption.iteration();
-  core_.steps = resumption.step();
+  now.iteration = resumption.iteration();
+  now.steps = resumption.step();
   file = resumption.file();
   return std::move(*resumption.mutable_run());
 }

@@ -9,21 +9,26 @@
 #include <vector>
 
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/reporter.h"
 #include "shoal/solver/solver_core.h"
 
 namespace shoal {
 
 class Snapshots : SolverPart {
  public:
-  explicit Snapshots(SolverCore& core) : SolverPart(core) {}
+  Snapshots(const SolverCore& core, Reporter& reporter) : SolverPart(core), reporter_(reporter) {}
 
-  // As those of Solver.
+  // As those of Solver. Those that restore return how far the loop has come then.
   Status write();
-  void restore(const std::string& state_file);
+  Progress restore(const std::string& state_file);
   Result<std::shared_ptr<const SolverMemory>> save_state();
-  void restore_state(const SolverMemory* memory, const Solver::Continuation& how);
+  Progress restore_state(const SolverMemory* memory, const Solver::Continuation& how);
 
-  bool is_written() const { return written_at_ == core_.iteration; }  // the present iteration's
+  // The present iteration's.
+  bool is_written() const { return written_at_ == progress_.iteration; }
+  // The score of the best test so far, if there was one.
+  std::optional<double> best() const { return best_; }
+  void note_best(double score) { best_ = score; }
   // Returns this member's part of the gather for a snapshot.
   std::string own_state() const;
   // The states of all nets, replicas included. After settle().
@@ -40,16 +45,18 @@ class Snapshots : SolverPart {
   SolverState solver_state() const;
   Status write_files(const RunState& run);
   Status remove_old_snapshots();
-  std::string read_files(const std::string& state_file, RunState& run);
+  std::string read_files(const std::string& state_file, RunState& run, Progress& now);
   void restore_histories(const SolverState& state, const std::string& file);
-  void take_states(const RunState& run, const std::string& file);
+  void take_states(const RunState& run, const std::string& file, Progress& now);
   void take_replica_states(const RunState& run, const std::string& file);
-  void take_over_states(const SolverMemory* own, const RunState& all, const std::string& file);
-  void take_history(const RunState& run);
+  void take_over_states(const SolverMemory* own, const RunState& all, const std::string& file,
+                        Progress& now);
+  void take_history(const RunState& run, Progress& now);
   Status gather_states(RunState& run);
-  RunState share_resumption(std::string& file, RunState run);
-  std::vector<std::int64_t> own_iterations(const RunState& run) const;
+  RunState share_resumption(std::string& file, RunState run, Progress& now);
 
+  Reporter& reporter_;
+  std::optional<double> best_;
   std::optional<std::int64_t> written_at_;  // the iteration of the last snapshot
   std::vector<std::int64_t> kept_;          // iterations of this run's snapshots on the disk
   std::optional<RunState> before_;          // states of the nets before what has not ended

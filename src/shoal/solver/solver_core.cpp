@@ -8,6 +8,7 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/ops/tuning.h"
+#include "shoal/base/try.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/hdf5_model.h"
 #include "shoal/proto/io.h"
@@ -60,11 +61,14 @@ void check_hdf5_names(const Net& net) {
 
 }  // namespace
 
-SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options)
+SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options,
+                       const Progress& of_loop, std::function<Status()> catch_up)
     : param(given),
+      progress(of_loop),
       options(std::move(given_options)),
       recipe(read_recipe(param, options.name)),
-      team(options.team ? *options.team : alone) {
+      team(options.team ? *options.team : alone),
+      catch_up_(std::move(catch_up)) {
   if (param.deterministic() && !options.device && options.threads > 1) {
     LOG(INFO) << "deterministic: true computes on one thread, not " << options.threads
               << ": sums are then the same for any number";
@@ -103,10 +107,7 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
   rate_scaling =
       scaling_of(param, options.name, together ? items_per_update() : std::llround(own_items()),
                  written > 0 ? written : batch_size(*net));
-  started_at = Clock::now();
 }
-
-double SolverCore::seconds() const { return seconds_before + seconds_since(started_at); }
 
 Context& SolverCore::add_context(const Share& share) {
   contexts.push_back(std::make_unique<Context>(
@@ -202,19 +203,13 @@ double SolverCore::own_items() const {
   return weight * static_cast<double>(items_per_update()) / options.share.clients;
 }
 
-void SolverCore::note_loss(float loss) {
-  recent_losses.push_back(loss);
-  while (recent_losses.size() > static_cast<std::size_t>(param.average_loss()))
-    recent_losses.pop_front();
-}
-
-float SolverCore::smoothed_loss() const {
+float Progress::smoothed_loss() const {
   if (recent_losses.empty()) return 0;
   return static_cast<float>(std::accumulate(recent_losses.begin(), recent_losses.end(), 0.0) /
                             static_cast<double>(recent_losses.size()));
 }
 
-void SolverCore::copy_weights(const std::string& model_file) {
+void SolverCore::copy_weights(const std::string& model_file) const {
   LOG(INFO) << "Finetuning from " << model_file;
   const NetParameter model = read_weights(model_file);
   net->copy_weights(model, model_file);
@@ -232,7 +227,7 @@ NetParameter own_layers(const Net& net, const Net& other) {
   return own;
 }
 
-void SolverCore::share_test_weights() {
+void SolverCore::share_test_weights() const {
   if (!in_team()) return;
   for (const auto& test_net : test_nets) {
     if (!has_own_params(*test_net, *net)) continue;
@@ -244,9 +239,9 @@ void SolverCore::share_test_weights() {
   }
 }
 
-Status SolverCore::settle_all(bool together) {
-  if (const Status status = catch_up(); !status.ok()) return status;
-  if (Status status = updater->settle(Settle::kOwn); !status.ok()) return status;
+Status SolverCore::settle_all(bool together) const {
+  TRY(catch_up_());
+  TRY(updater->settle(Settle::kOwn));
   if (!together || !in_team()) return updater->settle(Settle::kTeams);
   const bool here = !policy.shares_running_sums;
   // of what forward passes changed, each on its own part of the data; with it all have settled
@@ -255,7 +250,7 @@ Status SolverCore::settle_all(bool together) {
     for_each_running_sum(*net, [&](const Tensor& sum) {
       sums.insert(sums.end(), sum.host().begin(), sum.host().end());
     });
-  if (Status status = team.sum(sums); !status.ok()) return status;
+  TRY(team.sum(sums));
   auto from = sums.begin() + 1;
   if (here)
     for_each_running_sum(*net, [&](Tensor& sum) {
@@ -264,7 +259,7 @@ Status SolverCore::settle_all(bool together) {
   return updater->settle(Settle::kTeams);
 }
 
-Status SolverCore::share_outcome(Status chiefs) {
+Status SolverCore::share_outcome(Status chiefs) const {
   // a failure ends the job for all, in the chief's name; the others learn it in this round
   if (!in_team() || !chiefs.ok()) return chiefs;
   const Result<std::string> shared = team.share("");

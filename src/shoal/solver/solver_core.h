@@ -1,4 +1,5 @@
-// Holds what the parts of a solver share: its nets, its updater, its team, and how far it has come.
+// The parts of a solver share its nets, its updater and its team, which stay as they were built,
+// and how far the loop has come, which the loop alone says.
 #pragma once
 
 #include <chrono>
@@ -6,7 +7,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,42 +16,55 @@
 
 namespace shoal {
 
+// How far a solver's loop has come. The loop changes it; the other parts of a solver look at it.
+struct Progress {
+  std::int64_t iteration = 0;          // iterations done
+  std::int64_t rate_iteration = 0;     // whose rate is that of the next iteration
+  std::int64_t started_iteration = 0;  // where this solver's part of the run began
+  std::int64_t steps = 0;              // of the rate
+  float rate = 0;
+  std::deque<float> recent_losses{};  // at most average_loss
+  bool goes_on = false;               // from another solver's memory
+  double seconds_before = 0;          // of the solvers before it in the run
+
+  bool falls_on(int interval) const { return interval > 0 && iteration % interval == 0; }
+  float smoothed_loss() const;
+};
+
+// Constant once it was built, but for what nets and updater do.
 class SolverCore {
  public:
   using Clock = std::chrono::steady_clock;
-  // Builds the nets and the updater; loads no weights.
-  SolverCore(const SolverParameter& given, SolverOptions given_options);
+  // Builds the nets and the updater; loads no weights. `catch_up` takes the outcome of all
+  // iterations that were queued ahead (RunAhead).
+  SolverCore(const SolverParameter& given, SolverOptions given_options, const Progress& of_loop,
+             std::function<Status()> catch_up);
   SolverCore(const SolverCore&) = delete;
 
   bool in_team() const { return team.size() > 1; }
   // Members are at iterations of their own, and do something together only where all have stopped
   // for it.
   bool apart() const { return options.team != nullptr && !policy.bounded; }
-  bool falls_on(int interval) const { return interval > 0 && iteration % interval == 0; }
   bool wants_snapshots() const { return param.snapshot() > 0 || param.snapshot_after_train(); }
-  double seconds() const;  // since the run began to train
   Action asked() const { return options.action ? options.action() : Action::kNone; }
   std::vector<Net*> nets() const;  // the train net, then the test nets
   std::int64_t items_per_update() const;
   // Of a test by test net `index`: the batches of each member that takes part.
   std::vector<std::int64_t> test_batches(int index) const;
   double own_items() const;
-  float smoothed_loss() const;
-  void note_loss(float loss);
 
-  void copy_weights(const std::string& model_file);
+  void copy_weights(const std::string& model_file) const;
   // Copies the chief's layers of the test phase alone to all members. The updater brings what the
   // train net learns.
-  void share_test_weights();
-  // Takes the outcome of all iterations that were queued ahead (RunAhead). The solver sets it.
-  std::function<Status()> catch_up;
+  void share_test_weights() const;
   // Puts all updates into the params, after catch_up(): of this member and, if all do this
   // `together`, of the team, the same on all members.
-  Status settle_all(bool together);
+  Status settle_all(bool together) const;
   // Returns the chief's outcome, on all members.
-  Status share_outcome(Status chiefs);
+  Status share_outcome(Status chiefs) const;
 
   const SolverParameter param;
+  const Progress& progress;
   SolverOptions options;
   const Recipe recipe;
   Team alone;
@@ -65,20 +78,7 @@ class SolverCore {
   std::vector<std::unique_ptr<Net>> test_nets;
   std::unique_ptr<Updater> updater;
   TeamPolicy policy;
-
-  std::int64_t iteration = 0;       // iterations done
-  std::int64_t rate_iteration = 0;  // whose rate is that of the next iteration
-  std::int64_t started_iteration = 0, shown_iteration = 0;  // shown: in the last display
-  std::int64_t steps = 0;                                   // of the rate
-  float rate = 0;
   optim::RateScaling rate_scaling;
-  std::deque<float> recent_losses;  // at most average_loss
-  std::optional<double> best;       // the score of the best test so far
-  std::optional<Ending> ending;     // asked for while the loop ran
-  bool goes_on = false;             // from another solver's memory
-  Clock::time_point started_at;
-  double seconds_before = 0;  // of the solvers before it in the run
-  double away_seconds = 0;    // in tests and snapshots since the last display
 
  private:
   Context& add_context(const Share& share);
@@ -87,21 +87,24 @@ class SolverCore {
   void build_net();
   void build_test_nets();
 
+  const std::function<Status()> catch_up_;
   std::uint64_t seed_ = 0;
 };
 
 // A part of a solver, with names for what it uses most.
 class SolverPart {
  protected:
-  explicit SolverPart(SolverCore& core)
+  explicit SolverPart(const SolverCore& core)
       : core_(core),
+        progress_(core.progress),
         param_(core.param),
         options_(core.options),
         team_(core.team),
         net_(*core.net),
         updater_(*core.updater) {}
 
-  SolverCore& core_;
+  const SolverCore& core_;
+  const Progress& progress_;
   const SolverParameter& param_;
   const SolverOptions& options_;
   Team& team_;

@@ -5,6 +5,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 #include "shoal/solver/snapshot.h"
 
 namespace shoal {
@@ -31,7 +32,7 @@ void add_outputs(const Net& net, std::vector<TestScore>& scores) {
 
 }  // namespace
 
-Tester::Tester(SolverCore& core, Reporter& reporter, Snapshots& snapshots, Boundary& boundary)
+Tester::Tester(const SolverCore& core, Reporter& reporter, Snapshots& snapshots, Boundary& boundary)
     : SolverPart(core), reporter_(reporter), snapshots_(snapshots), boundary_(boundary) {
   if (param_.snapshot_best().empty()) return;
   const std::vector<std::string> words = split(param_.snapshot_best(), ' ');
@@ -60,11 +61,11 @@ Tester::Tester(SolverCore& core, Reporter& reporter, Snapshots& snapshots, Bound
 Status Tester::test_all() {
   if (core_.apart() && !team_.chief()) return {};
   const auto start = SolverCore::Clock::now();
-  if (Status status = core_.settle_all(!core_.apart()); !status.ok()) return status;
+  TRY(core_.settle_all(!core_.apart()));
   snapshots_.test_begins();
   Status status;
-  for (int i = 0; i < static_cast<int>(core_.test_nets.size()) && status.ok() && !core_.ending;
-       ++i) {
+  for (int i = 0;
+       i < static_cast<int>(core_.test_nets.size()) && status.ok() && !boundary_.ending(); ++i) {
     const Result<std::vector<TestScore>> scores = test(i);
     if (!scores.ok())
       status = scores.error();
@@ -72,19 +73,19 @@ Status Tester::test_all() {
       status = keep_best(scores.value());
   }
   // else a snapshot that follows holds the states before the test, which is made again
-  if (status.ok() && !core_.ending) snapshots_.test_ends();
-  core_.away_seconds += seconds_since(start);
+  if (status.ok() && !boundary_.ending()) snapshots_.test_ends();
+  reporter_.away(seconds_since(start));
   return status;
 }
 
 Result<std::vector<TestScore>> Tester::test(int index) {
   CHECK(index >= 0 && index < static_cast<int>(core_.test_nets.size()))
       << "test net " << index << " of " << core_.test_nets.size();
-  LOG(INFO) << "Iteration " << core_.iteration << ", Testing net (#" << index << ")";
+  LOG(INFO) << "Iteration " << progress_.iteration << ", Testing net (#" << index << ")";
   std::vector<TestScore> scores;
   double loss = 0;
-  if (Status status = run_batches(index, scores, loss); !status.ok()) return status.error();
-  if (core_.ending) {
+  TRY(run_batches(index, scores, loss));
+  if (boundary_.ending()) {
     LOG(INFO) << "Test interrupted.";
     return std::vector<TestScore>();
   }
@@ -110,9 +111,9 @@ Status Tester::run_batches(int index, std::vector<TestScore>& scores, double& lo
       core_.test_batches(index)[core_.apart() ? 0 : static_cast<std::size_t>(team_.index())];
   for (std::int64_t b = 0; b < own; ++b) {
     if (!core_.in_team())  // who is alone can stop in the middle
-      if (Status status = boundary_.act(core_.asked()); !status.ok()) return status;
-    if (core_.ending) return {};
-    if (Status status = team_.status(); !status.ok()) return status;
+      TRY(boundary_.act(core_.asked()));
+    if (boundary_.ending()) return {};
+    TRY(team_.status());
     const Result<float> batch_loss = net.forward();
     if (!batch_loss.ok()) return batch_loss.error();
     loss += batch_loss.value() / batches;
@@ -120,7 +121,7 @@ Status Tester::run_batches(int index, std::vector<TestScore>& scores, double& lo
     add_outputs(net, scores);
   }
   if (own == 0) scores = empty_scores(net);
-  if (Status status = sum_scores(scores, loss); !status.ok()) return status;
+  TRY(sum_scores(scores, loss));
   for (TestScore& score : scores) score.mean /= batches;
   return {};
 }
@@ -129,7 +130,7 @@ Status Tester::sum_scores(std::vector<TestScore>& scores, double& loss) {
   if (!core_.in_team() || core_.apart()) return {};
   std::vector<double> sums = {loss};
   for (const TestScore& score : scores) sums.push_back(score.mean);
-  if (Status status = team_.sum(sums); !status.ok()) return status;
+  TRY(team_.sum(sums));
   loss = sums[0];
   for (std::size_t i = 0; i < scores.size(); ++i) scores[i].mean = sums[i + 1];
   return {};
@@ -138,10 +139,10 @@ Status Tester::sum_scores(std::vector<TestScore>& scores, double& loss) {
 Status Tester::keep_best(const std::vector<TestScore>& scores) {
   const auto found = std::ranges::find(scores, best_output_, &TestScore::output);
   if (best_output_.empty() || found == scores.end() || std::isnan(found->mean)) return {};
-  if (core_.best && !std::isnan(*core_.best) &&
-      !(best_is_largest_ ? found->mean > *core_.best : found->mean < *core_.best))
+  const std::optional<double> best = snapshots_.best();
+  if (best && !std::isnan(*best) && !(best_is_largest_ ? found->mean > *best : found->mean < *best))
     return {};
-  core_.best = found->mean;
+  snapshots_.note_best(found->mean);
   const std::string path = best_path(param_.snapshot_prefix(), snapshot_format(param_));
   LOG(INFO) << "Best " << best_output_ << " so far, " << static_cast<float>(found->mean)
             << ": writing " << path;

@@ -14,7 +14,7 @@ namespace shoal {
 class Tester : SolverPart {
  public:
   // Throws ConfigError for a snapshot_best that makes no sense.
-  Tester(SolverCore& core, Reporter& reporter, Snapshots& snapshots, Boundary& boundary);
+  Tester(const SolverCore& core, Reporter& reporter, Snapshots& snapshots, Boundary& boundary);
 
   Status test_all();
   Result<std::vector<TestScore>> test(int index);  // as Solver::test()
