@@ -23,7 +23,7 @@ struct CoordinatorOptions {
 };
 
 // Answers the questions of workers, each by the part that it concerns.
-class Coordinator : Membership {
+class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);
 
@@ -39,25 +39,28 @@ class Coordinator : Membership {
   // with that. It is answered when the next generation begins, which it brings about; until then
   // the job goes on without it if it is lost. A Join that cannot be is refused, and nothing else
   // happens. With ranks_by_order, the first are of processes that the job waits for.
-  Rank enroll() { return members.enroll(); }
-  std::uint32_t processes() const { return members.size(); }  // that have a rank
+  Rank enroll() { return job_.members.enroll(); }
+  std::uint32_t processes() const { return job_.members.size(); }  // that have a rank
   // The process is lost, or was silent too long: all others are told to end, with a message that
   // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
   // done.
   void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);
   // The last clock heard of a process, for messages.
-  void heard(Rank rank, Clock clock) { members.heard(rank, clock); }
+  void heard(Rank rank, Clock clock) { job_.members.heard(rank, clock); }
 
-  using Membership::roster, Membership::missing;
+  // As Membership has them.
+  const RosterBody* roster() const { return membership_.roster(); }
+  std::vector<Rank> missing() const { return membership_.missing(); }
+  bool finished() const { return membership_.finished(); }
+  const Error* ended() const { return membership_.ended(); }
   // Names the processes that have not answered: "barrier 500: waiting for rank 2 (host b, last
   // clock 498)"; "" if all have.
   std::string waiting_for();
-  using Membership::finished, Membership::ended;
   // Lines for the log since the last call: stragglers, outputs that were averaged without some
   // worker, and what the pacer says.
-  Lines take_warnings() { return members.take_warnings(); }
+  Lines take_warnings() { return job_.members.take_warnings(); }
   // As in Pacer.
-  std::string take_round() { return pacing.take_round(); }
+  std::string take_round() { return job_.pacing.take_round(); }
 
  private:
   Status handle(Rank rank, const Message& message);
@@ -68,6 +71,8 @@ class Coordinator : Membership {
   bool is_to_stop(Rank rank);
   std::optional<Error> stuck();
 
+  JobParts job_;
+  Membership membership_;
   const SchemeMaker maker_;
   Clock scheme_generation_ = -1;  // the last that worker 0 said
   std::string paced_;             // the scheme whose pacer decides

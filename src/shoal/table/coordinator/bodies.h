@@ -2,6 +2,7 @@
 // docs/reference/protocol.md has their bytes.
 #pragma once
 
+#include "shoal/base/try.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"
 
@@ -41,7 +42,7 @@ Status decode_into(Body& body, std::string_view bytes);
 template <class B>
 Result<B> decode(std::string_view bytes) {
   Body body = B();
-  if (Status status = decode_into(body, bytes); !status.ok()) return status.error();
+  TRY(decode_into(body, bytes));
   return std::get<B>(std::move(body));
 }
 // The body of kMeet: why a worker comes to a meeting.

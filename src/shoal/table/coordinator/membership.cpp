@@ -12,17 +12,17 @@ Status Membership::join(Rank rank, const Ask& ask) {
   if (body.value().rank != rank)
     return broken("the process of rank ", rank, " asks to join as rank ", body.value().rank);
   if (ended_) {
-    members.say(rank, Refuse{ended_->code, "the job has ended: " + ended_->message});
+    job_.members.say(rank, Refuse{ended_->code, "the job has ended: " + ended_->message});
     return {};
   }
-  if (rank < members.size() && members[rank].joined) return join_again(rank, ask);
+  if (rank < job_.members.size() && job_.members[rank].joined) return join_again(rank, ask);
   if (const Status status = may_join(rank, body.value()); !status.ok()) {
     refuse(rank, status.error());
     return {};
   }
-  members[rank].joined = true;
-  members[rank].incarnation = ask.clock;
-  members[rank].body = std::move(body).value();
+  job_.members[rank].joined = true;
+  job_.members[rank].incarnation = ask.clock;
+  job_.members[rank].body = std::move(body).value();
   if (roster_) {
     join_late(rank);
     return {};
@@ -38,23 +38,23 @@ Status Membership::join(Rank rank, const Ask& ask) {
 // The job has begun. It goes on as it is until all workers are at the ends of their tasks.
 void Membership::join_late(Rank rank) {
   if (finished_) {
-    members[rank].joined = false;
-    members[rank].left = true;
+    job_.members[rank].joined = false;
+    job_.members[rank].left = true;
     return refuse(rank, broken("the job is done: there is nothing left to join"));
   }
-  want_next(members.name(rank) + " joins");
+  want_next(job_.members.name(rank) + " joins");
 }
 
 // From the process that joined, it is a repeat; from another, a mistake that ends a job which has
 // not begun.
 Status Membership::join_again(Rank rank, const Ask& ask) {
-  if (members[rank].incarnation == ask.clock) {
-    if (in_roster(rank)) members.say(rank, roster_answer(rank));
-    if (finished_ && members[rank].serves()) members.say(rank, finished_directive());
+  if (job_.members[rank].incarnation == ask.clock) {
+    if (in_roster(rank)) job_.members.say(rank, roster_answer(rank));
+    if (finished_ && job_.members[rank].serves()) job_.members.say(rank, finished_directive());
     return {};
   }
   const std::string host = decode<JoinBody>(ask.body).value().host,
-                    before = members[rank].body.host;
+                    before = job_.members[rank].body.host;
   Error error =
       host == before
           ? broken("a second process says that it is rank ", rank, ", on the same host ", host,
@@ -69,21 +69,21 @@ Status Membership::join_again(Rank rank, const Ask& ask) {
 // Whether this process can be part of the job.
 Status Membership::may_join(Rank rank, const JoinBody& body) const {
   const std::string self = str("rank ", rank, body.host.empty() ? "" : " (host " + body.host + ")");
-  if (rank >= members.size())
-    return table::broken(self, " is outside the job, which has ranks 0 to ", members.size() - 1,
-                         "; is --num_clients the same everywhere?");
+  if (rank >= job_.members.size())
+    return table::broken(self, " is outside the job, which has ranks 0 to ",
+                         job_.members.size() - 1, "; is --num_clients the same everywhere?");
   if (!body.worker && !body.server) return table::broken(self, " is neither worker nor server");
   const auto [own, machines] = parted(body.configuration);
-  for (const Rank other : members.here()) {
-    const JoinBody& theirs = members[other].body;
+  for (const Rank other : job_.members.here()) {
+    const JoinBody& theirs = job_.members[other].body;
     const auto [common, others] = parted(roster_ ? configuration_ : theirs.configuration);
     if (common != own)
-      return Error{Code::kConfig, difference(self, own, members.name(other), common)};
+      return Error{Code::kConfig, difference(self, own, job_.members.name(other), common)};
     if (machines != others && !machines.empty() && !others.empty())
-      return Error{Code::kUsage,
-                   difference(self, machines, members.name(other), others, "has a machinefile")};
+      return Error{Code::kUsage, difference(self, machines, job_.members.name(other), others,
+                                            "has a machinefile")};
     if (theirs.server && body.server && !body.address.empty() && theirs.address == body.address)
-      return table::broken(self, " and ", members.name(other),
+      return table::broken(self, " and ", job_.members.name(other),
                            " both say that they are reached at ", body.address,
                            "; each needs a port of its own and an address that others can reach");
   }
@@ -93,55 +93,57 @@ Status Membership::may_join(Rank rank, const JoinBody& body) const {
 // Why these processes are no job; "" if they are one.
 std::string Membership::why_not_all() const {
   const auto count = [&](bool JoinBody::*role) {
-    return members.which([&](const Member& member) { return member.body.*role; }).size();
+    return job_.members.which([&](const Member& member) { return member.body.*role; }).size();
   };
   if (count(&JoinBody::server) == 0)
-    return str("zero servers: all ", members.size(),
+    return str("zero servers: all ", job_.members.size(),
                " processes have role=worker, and no process holds the weights");
   if (count(&JoinBody::worker) == 0)
-    return str("zero workers: all ", members.size(),
+    return str("zero workers: all ", job_.members.size(),
                " processes have role=server, and no process trains");
   return {};
 }
 
 void Membership::begin() {
-  configuration_ = members[0].body.configuration;  // equal on all
-  for (Rank rank = 0; rank < members.size(); ++rank) members[rank].body.configuration.clear();
-  roster_ = regrouping.first(seed_);
-  for (const Rank rank : members.here()) members.say(rank, roster_answer(rank));
-  pacing.go_on();
+  configuration_ = job_.members[0].body.configuration;  // equal on all
+  for (Rank rank = 0; rank < job_.members.size(); ++rank)
+    job_.members[rank].body.configuration.clear();
+  roster_ = job_.regrouping.first(seed_);
+  for (const Rank rank : job_.members.here()) job_.members.say(rank, roster_answer(rank));
+  job_.pacing.go_on();
 }
 
-// All workers are at the ends of their parts of a generation. Returns the next roster's bytes.
 Result<std::string> Membership::next_generation(const Rounds::Round& round) {
   std::map<Rank, SegmentBody> ends;
   for (const auto& [rank, bytes] : round) {
     Result<SegmentBody> end = decode<SegmentBody>(bytes);
-    if (!end.ok()) return members.broken(rank, " sends ", end.error().message);
-    if (const std::string wrong = members[rank].worker == 0 ? regrouping.why_not(end.value()) : "";
+    if (!end.ok()) return job_.members.broken(rank, " sends ", end.error().message);
+    if (const std::string wrong =
+            job_.members[rank].worker == 0 ? job_.regrouping.why_not(end.value()) : "";
         !wrong.empty())
-      return members.broken(rank, " sends ", wrong);
+      return job_.members.broken(rank, " sends ", wrong);
     ends[rank] = std::move(end).value();
   }
   const std::vector<Rank> new_ones = newcomers();
   const std::vector<Rank> leaving =
-      members.which([](const Member& member) { return member.leaving && !member.left; });
-  roster_ = regrouping.next(ends, [this](Rank rank) { return stragglers.seconds(rank); });
+      job_.members.which([](const Member& member) { return member.leaving && !member.left; });
+  roster_ = job_.regrouping.next(ends, [this](Rank rank) { return job_.stragglers.seconds(rank); });
   for (const Rank rank : leaving) let_go(rank);
-  rounds.begin_generation();
-  norms.begin_generation(roster_->generation);
-  agreement.begin_generation(roster_->measures);
+  job_.rounds.begin_generation();
+  job_.norms.begin_generation(roster_->generation);
+  job_.agreement.begin_generation(roster_->measures);
   const std::string body = encode(*roster_);
   for (const Rank rank : new_ones) {
-    members[rank].body.configuration.clear();
-    members.say(rank, roster_answer(rank));
-    if (!members[rank].works()) continue;
-    outputs.admit(rank, roster_->processes[rank].clock);
-    agreement.admit(rank, roster_->processes[rank].clock);
+    job_.members[rank].body.configuration.clear();
+    job_.members.say(rank, roster_answer(rank));
+    if (!job_.members[rank].works()) continue;
+    job_.outputs.admit(rank, roster_->processes[rank].clock);
+    job_.agreement.admit(rank, roster_->processes[rank].clock);
   }
-  for (const Rank server : members.servers())
-    if (!members[server].works() && std::ranges::count(new_ones, server) == 0)
-      members.say(server, Answer{Topic::kRegroup, static_cast<Clock>(roster_->generation), body});
+  for (const Rank server : job_.members.servers())
+    if (!job_.members[server].works() && std::ranges::count(new_ones, server) == 0)
+      job_.members.say(server,
+                       Answer{Topic::kRegroup, static_cast<Clock>(roster_->generation), body});
   return body;
 }
 
@@ -149,16 +151,16 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
 
 Status Membership::leave(Rank rank, const Ask& ask) {
   Result<LeaveBody> body = decode<LeaveBody>(ask.body);
-  if (!body.ok()) return members.broken(rank, " sends ", body.error().message);
-  Member& member = members[rank];
+  if (!body.ok()) return job_.members.broken(rank, " sends ", body.error().message);
+  Member& member = job_.members[rank];
   // the others hear of it when the next generation begins
   const bool asks = body.value().at_end || !member.works();
   if (const std::string why = finished_ ? "" : why_it_stays(rank); !why.empty()) {
     if (!std::exchange(member.told_to_leave, true))
-      members.warn(str(members.name(rank), " is told to leave, and ", why,
-                       ": the whole job stops, to be continued"));
-    agreement.want(Want::kRequeue);
-    if (asks) members.say(rank, Answer{Topic::kLeave, ask.clock, encode_may_leave(false)});
+      job_.members.warn(str(job_.members.name(rank), " is told to leave, and ", why,
+                            ": the whole job stops, to be continued"));
+    job_.agreement.want(Want::kRequeue);
+    if (asks) job_.members.say(rank, Answer{Topic::kLeave, ask.clock, encode_may_leave(false)});
     return {};
   }
   if (asks) member.asks_to_leave = ask.clock;
@@ -168,96 +170,99 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   }
   const bool is_new = !std::exchange(member.leaving, true);
   if (body.value().at_end && !member.done) {
-    if (rounds.waits(rank)) return broken(members.name(rank) + " leaves while it waits in a round");
-    pacing.leave_undone(rank, ask.clock);
-    pacing.stop_asking(rank, true);
-    rounds.stand_in(rank, std::move(body.value().state));
+    if (job_.rounds.waits(rank))
+      return broken(job_.members.name(rank) + " leaves while it waits in a round");
+    job_.pacing.leave_undone(rank, ask.clock);
+    job_.pacing.stop_asking(rank, true);
+    job_.rounds.stand_in(rank, std::move(body.value().state));
     take_out(rank);
     if (!member.serves()) let_go(rank);
   }
-  if (is_new) want_next(members.name(rank) + " leaves");
+  if (is_new) want_next(job_.members.name(rank) + " leaves");
   return {};
 }
 
 // "" if it may leave.
 std::string Membership::why_it_stays(Rank rank) const {
   if (rank == 0) return "it coordinates the job";
-  if (members[rank].worker == 0) return "it is the chief, which writes the job's snapshots";
-  const auto others = members.which([&](const Member& member) {
-    return member.serves() && !member.leaving && &member != &members[rank];
+  if (job_.members[rank].worker == 0) return "it is the chief, which writes the job's snapshots";
+  const auto others = job_.members.which([&](const Member& member) {
+    return member.serves() && !member.leaving && &member != &job_.members[rank];
   });
-  if (members[rank].serves() && others.empty()) return "no other server would hold the params";
+  if (job_.members[rank].serves() && others.empty()) return "no other server would hold the params";
   return "";
 }
 
 // The process may end: its rows, if it had any, are elsewhere, and no process waits for it.
 void Membership::let_go(Rank rank) {
-  Member& member = members[rank];
+  Member& member = job_.members[rank];
   member.left = true;
-  for (const Rank other : members.here())
+  for (const Rank other : job_.members.here())
     if (other != rank)
-      members.say(
+      job_.members.say(
           other,
           Directive{.kind = DirectiveKind::kLeft, .clock = static_cast<Clock>(rank), .text = {}});
   if (member.asks_to_leave)
-    members.say(rank, Answer{Topic::kLeave, *member.asks_to_leave, encode_may_leave(true)});
+    job_.members.say(rank, Answer{Topic::kLeave, *member.asks_to_leave, encode_may_leave(true)});
 }
 
 Status Membership::done(Rank rank, const Ask& ask) {
-  if (members[rank].done) {
-    if (finished_) members.say(rank, Answer{Topic::kDone, ask.clock, {}});
+  if (job_.members[rank].done) {
+    if (finished_) job_.members.say(rank, Answer{Topic::kDone, ask.clock, {}});
     return {};
   }
-  if (rounds.waits(rank)) return members.broken(rank, " is done while it waits in a round");
-  if (pacing.waits(rank))
-    return members.broken(rank, " is done while it waits for the start of a task");
+  if (job_.rounds.waits(rank))
+    return job_.members.broken(rank, " is done while it waits in a round");
+  if (job_.pacing.waits(rank))
+    return job_.members.broken(rank, " is done while it waits for the start of a task");
   done_at_[rank] = ask.clock;
-  agreement.ended(ask.clock);
+  job_.agreement.ended(ask.clock);
   take_out(rank);
-  if (members.active().empty()) finish();
+  if (job_.members.active().empty()) finish();
   return {};
 }
 
 // The worker takes part in nothing more.
 void Membership::take_out(Rank rank) {
-  members[rank].done = true;
-  agreement.close();
-  rounds.close();
-  outputs.close();
-  pacing.leave(rank);
+  job_.members[rank].done = true;
+  job_.agreement.close();
+  job_.rounds.close();
+  job_.outputs.close();
+  job_.pacing.leave(rank);
 }
 
 void Membership::finish() {
   finished_ = true;
   for (const Rank rank : newcomers()) join_late(rank);
-  for (const Rank rank : members.which([](const Member& member) {
+  for (const Rank rank : job_.members.which([](const Member& member) {
          return member.asks_to_leave && member.done && !member.left;
        }))
     let_go(rank);
-  for (const auto& [rank, clock] : done_at_) members.say(rank, Answer{Topic::kDone, clock, {}});
-  for (const Rank server : members.servers()) members.say(server, finished_directive());
+  for (const auto& [rank, clock] : done_at_)
+    job_.members.say(rank, Answer{Topic::kDone, clock, {}});
+  for (const Rank server : job_.members.servers()) job_.members.say(server, finished_directive());
 }
 
 void Membership::end(Error error, Rank but) {
   if (ended_ || finished_) return;
-  for (const Rank rank : members.here())
+  for (const Rank rank : job_.members.here())
     if (rank != but)
-      members.say(
+      job_.members.say(
           rank,
           Directive{.kind = DirectiveKind::kAbort, .code = error.code, .text = error.message});
   ended_ = std::move(error);
 }
 
 void Membership::lose(Rank rank, Code code, const std::string& why) {
-  const bool known = rank < members.size();
-  if (known && members[rank].left) return;
-  if (known && !members.is_founding(rank) && !in_roster(rank)) {  // it had not joined yet
-    if (members[rank].joined)
-      members.warn(str(members.name(rank), " wanted to join, and does not: ", why));
-    members[rank].left = true;
+  const bool known = rank < job_.members.size();
+  if (known && job_.members[rank].left) return;
+  if (known && !job_.members.is_founding(rank) && !in_roster(rank)) {  // it had not joined yet
+    if (job_.members[rank].joined)
+      job_.members.warn(str(job_.members.name(rank), " wanted to join, and does not: ", why));
+    job_.members[rank].left = true;
     return;
   }
-  end({code, str("lost ", members.name(rank), ": ", why)}, rank);
+  end({code, str("lost ", job_.members.name(rank), ": ", why)}, rank);
 }
 
 }  // namespace shoal::table

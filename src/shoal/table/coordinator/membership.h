@@ -1,6 +1,5 @@
 // Decides which processes take part in a job: they join before it begins or while it goes on, are
-// done, leave, or are lost. Keeps the roster of the generation, and the parts of a coordinator that
-// each settle one matter of the same members.
+// done, leave, or are lost. Keeps the roster of the generation.
 #pragma once
 
 #include "shoal/table/coordinator/norms.h"
@@ -12,20 +11,26 @@
 
 namespace shoal::table {
 
-class Membership {
- public:
-  Membership(std::uint32_t processes, std::uint64_t seed) : members(processes), seed_(seed) {}
-  Membership(const Membership&) = delete;
+// The parts of a coordinator, each of which settles one matter of the same members of a job.
+struct JobParts {
+  // `next` begins the next generation, when all workers are at the ends of their parts.
+  JobParts(std::uint32_t processes, Rounds::Regroup next)
+      : members(processes), rounds{members, agreement, std::move(next)} {}
+  JobParts(const JobParts&) = delete;
 
   Members members;
   Outputs outputs{members};
   Regrouping regrouping{members};
   Agreement agreement{members, regrouping.scheme()};
-  Rounds rounds{members, agreement,
-                [this](const Rounds::Round& round) { return next_generation(round); }};
+  Rounds rounds;
   Norms norms{members};
   Stragglers stragglers{members};
   Pacing pacing{members};
+};
+
+class Membership {
+ public:
+  Membership(JobParts& job, std::uint64_t seed) : job_(job), seed_(seed) {}
 
   Status join(Rank rank, const Ask& ask);
   Status leave(Rank rank, const Ask& ask);
@@ -36,8 +41,10 @@ class Membership {
   void end(Error error, Rank but);
   // All are to go on in another generation.
   void want_next(const std::string& why) {
-    if (regrouping.want(why)) agreement.want(Want::kRegroup);
+    if (job_.regrouping.want(why)) job_.agreement.want(Want::kRegroup);
   }
+  // Returns the next roster's bytes.
+  Result<std::string> next_generation(const Rounds::Round& round);
 
   // The process has joined a generation, and perhaps left since.
   bool in_roster(Rank rank) const {
@@ -46,8 +53,9 @@ class Membership {
   }
   // ranks that are to join before the job begins
   std::vector<Rank> missing() const {
-    std::vector<Rank> ranks = members.which([](const Member& member) { return !member.joined; });
-    std::erase_if(ranks, [this](Rank rank) { return !members.is_founding(rank); });
+    std::vector<Rank> ranks =
+        job_.members.which([](const Member& member) { return !member.joined; });
+    std::erase_if(ranks, [this](Rank rank) { return !job_.members.is_founding(rank); });
     return ranks;
   }
   // null until all have joined
@@ -60,18 +68,17 @@ class Membership {
  private:
   // Those that have joined since the generation began.
   std::vector<Rank> newcomers() const {
-    return members.which(
+    return job_.members.which(
         [this](const Member& member) { return member.here() && !in_roster(member.body.rank); });
   }
-  Result<std::string> next_generation(const Rounds::Round& round);
   void join_late(Rank rank);
   Status join_again(Rank rank, const Ask& ask);
   Status may_join(Rank rank, const JoinBody& body) const;
   std::string why_not_all() const;
   void refuse(Rank rank, const Error& error) {
-    members.say(rank, Refuse{error.code, error.message});
+    job_.members.say(rank, Refuse{error.code, error.message});
     // one that joins, for which the job does not wait
-    const bool has_enrolled = rank < members.size() && !members.is_founding(rank);
+    const bool has_enrolled = rank < job_.members.size() && !job_.members.is_founding(rank);
     if (!roster_ && !has_enrolled) end(error, rank);
   }
   void begin();
@@ -81,13 +88,14 @@ class Membership {
   void finish();
   Directive finished_directive() const {
     return {.kind = DirectiveKind::kFinished,
-            .want = agreement.requeues() ? Want::kRequeue : Want::kNothing,
+            .want = job_.agreement.requeues() ? Want::kRequeue : Want::kNothing,
             .text = {}};
   }
   Answer roster_answer(Rank rank) const {
-    return {Topic::kJoin, members[rank].incarnation, encode(*roster_)};
+    return {Topic::kJoin, job_.members[rank].incarnation, encode(*roster_)};
   }
 
+  JobParts& job_;
   const std::uint64_t seed_;
   std::optional<RosterBody> roster_;
   std::string configuration_;  // of all
