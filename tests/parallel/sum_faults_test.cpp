@@ -8,6 +8,7 @@
 #include "shoal/parallel/allreduce.h"
 #include "shoal/table/client.h"
 #include "shoal/table/shard.h"
+#include "support/asks_again.h"
 #include "support/seed_trial.h"
 #include "support/simulated_cluster.h"
 
@@ -108,11 +109,10 @@ class Sums {
           received(sums.plan_.rows.size()),
           numbers(sums.one_.count),
           done(sums.strips_[static_cast<std::size_t>(number)]),
-          client({.worker = number, .retry = std::chrono::milliseconds(100)}, sums.plan_,
-                 [this](RowId row, Part) {
-                   received[row].resize(sums.plan_.rows[row].length);
-                   return std::span(received[row]);
-                 }) {}
+          client({.worker = number}, sums.plan_, [this](RowId row, Part) {
+            received[row].resize(sums.plan_.rows[row].length);
+            return std::span(received[row]);
+          }) {}
 
     // Asks for what comes, then sends as far as that goes.
     void begin() {
@@ -172,7 +172,7 @@ class Sums {
                   sums.time_.now());
     }
     void keep_time() {
-      const Instant due = client.on_time(sums.time_.now());
+      const Instant due = asks_again.keep(client, sums.one_.workers, sums.time_.now());
       if (due >= alarm) return;
       alarm = due;
       sums.time_.at(due, [this] {
@@ -188,6 +188,7 @@ class Sums {
     std::vector<float> numbers;
     parallel::StepsDone done;
     Client client;
+    test::AsksAgain asks_again;
     Instant alarm = Instant::max();
   };
 
@@ -206,7 +207,7 @@ class Sums {
             .next = [owner, server] { return owner->client.next(server); },
             .up =
                 [this, owner, server] {
-                  owner->client.link_up(server, time_.now());
+                  owner->client.link_up(server);
                   owner->go_on();
                 }};
   }

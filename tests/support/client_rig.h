@@ -26,14 +26,12 @@ struct ClientRig {
       numbers.push_back(std::vector<float>(row.length * 3, 0.f));
       gradients.push_back(std::vector<float>(row.length, 1.f));
     }
-    client.emplace(
-        ClientOptions{.worker = 0, .order = order, .retry = std::chrono::milliseconds(100)}, plan,
-        [this](RowId row, Part part) {
-          const std::size_t length = plan.rows[row].length;
-          return Destination(std::span<float>(numbers[row])
-                                 .subspan(static_cast<std::size_t>(part) * length, length),
-                             values);
-        });
+    client.emplace(ClientOptions{.worker = 0, .order = order}, plan, [this](RowId row, Part part) {
+      const std::size_t length = plan.rows[row].length;
+      return Destination(
+          std::span<float>(numbers[row]).subspan(static_cast<std::size_t>(part) * length, length),
+          values);
+    });
   }
 
   void push(RowId row, Clock clock) {

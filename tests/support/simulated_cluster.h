@@ -39,8 +39,7 @@ struct ClusterCase : Segment {
   Order order = Order::kPriority;
   UnreliableLinkOptions network;
   Instant compute = std::chrono::milliseconds(2);  // of one row, up to
-  std::chrono::milliseconds retry{100};
-  Instant limit = std::chrono::seconds(120);  // the longest wait for a row (I6)
+  Instant limit = std::chrono::seconds(120);       // the longest wait for a row (I6)
 };
 
 UnreliableLinkOptions draw_network(Random& random);

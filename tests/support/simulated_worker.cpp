@@ -24,11 +24,7 @@ SimulatedWorker::SimulatedWorker(Surroundings around, int id)
     : around_(std::move(around)),
       id_(id),
       plan_(job().plan),
-      client_({.worker = id,
-               .order = job().order,
-               .retry = job().retry,
-               .codecs = test::find_test_codec},
-              plan_,
+      client_({.worker = id, .order = job().order, .codecs = test::find_test_codec}, plan_,
               [this](RowId row, Part part) {
                 return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]);
               }),
@@ -117,7 +113,7 @@ void SimulatedWorker::received(int server, const Message& message) {
 }
 
 void SimulatedWorker::link_up(int server) {
-  client_.link_up(server, now());
+  client_.link_up(server);
   if (done_ && job().retires) link(server).send(0, Retire{clock_, plan_.generation});
   keep_time();
 }
@@ -134,7 +130,7 @@ void SimulatedWorker::on_time() {
 
 // Lets the client ask again what is silent, and be called when it wants to.
 void SimulatedWorker::keep_time() {
-  const Instant due = client_.on_time(now());
+  const Instant due = asks_again_.keep(client_, plan_.servers, now());
   for (int server = 0; server < plan_.servers; ++server) link(server).wake(0);
   if (due >= alarm_) return;
   alarm_ = due;

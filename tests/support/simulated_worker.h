@@ -7,6 +7,7 @@
 
 #include "shoal/base/random.h"
 #include "shoal/table/client.h"
+#include "support/asks_again.h"
 #include "support/history.h"
 #include "support/simulated_cluster.h"
 
@@ -51,6 +52,7 @@ class SimulatedWorker {
   const Plan plan_;
   std::vector<std::vector<float>> weights_, gradients_, histories_;
   Client client_;
+  test::AsksAgain asks_again_;
   Random random_;
   Clock clock_;
   RowId reading_ = 0;

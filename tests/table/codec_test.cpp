@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -166,6 +168,89 @@ TEST(Codec, NothingDamagedBecomesNumbers) {
   EXPECT_HAS(taken.error().message, "Row of row 0 has two numbers 1 that differ");
   EXPECT_EQ(pair.weights[0], std::vector<float>(3, 0.f));
   EXPECT_TRUE(pair.out.empty());
+}
+
+// ---- a codec with states, of a whole number for each number ----
+
+constexpr CodecId kWhole{201}, kTwoRounds{202};
+
+// Sends the nearest whole numbers and keeps what that leaves out for the next time, both ways. With
+// pushes it also counts, so that one that is decoded twice, or out of turn, shows.
+class WholeCodec : public Codec {
+ public:
+  CodecId id() const override { return kWhole; }
+  std::size_t bound(std::size_t numbers) const override { return (numbers + 1) * sizeof(float); }
+  std::size_t state_length(std::size_t numbers) const override { return numbers + 1; }
+  Payload encode(const Values& numbers, CodecState state, int) const override {
+    const auto whole = std::make_shared<std::vector<float>>();
+    for (std::size_t i = 0; i < numbers.data.size(); ++i) {
+      const float number = numbers.data[i] + (state.empty() ? 0 : state[i]);
+      whole->push_back(std::round(number));
+      if (!state.empty()) state[i] = number - whole->back();
+    }
+    whole->push_back(state.empty() ? 0 : ++state.back());
+    return {kWhole, std::as_bytes(std::span(*whole)), whole};
+  }
+  Result<Values> decode(const Payload& payload, std::size_t count, CodecState state,
+                        int) const override {
+    const auto numbers = payload.floats();
+    if (numbers.size() != count + 1) return Error{Code::kPeer, "has another length"};
+    if (!state.empty() && numbers.back() != state.back() + 1)
+      return Error{Code::kPeer, str("is number ", numbers.back(), " after ", state.back())};
+    if (!state.empty()) ++state.back();
+    return Values{numbers.first(count), payload.owner};
+  }
+};
+class TwoRounds final : public WholeCodec {
+  CodecId id() const override { return kTwoRounds; }
+  int rounds() const override { return 2; }
+};
+const Codec* find_with_states(CodecId id) {
+  static const WholeCodec whole;
+  static const TwoRounds two;
+  return id == kWhole ? &whole : id == kTwoRounds ? &two : find_test_codec(id);
+}
+
+// Gradients of 0.3 are 0 or 1 on the wire; after ten of them the row has moved by 3, and so has
+// what its reader has seen, though a push was lost, repeated and sent again.
+TEST(Codec, KeepsAStateOfEachRowOnBothSides) {
+  Plan plan = plan_of("bsp", 1, {2});
+  plan.rows.edit()[0].push_codec = plan.rows.edit()[0].pull_codec = kWhole;
+  Shard shard(0, make_scheme, find_with_states);
+  Outbox out;
+  const std::vector<float> first(2, 0.25f), gradient(2, 0.3f);
+  or_throw(shard.handle(0, PlanMessage{plan}, out));
+  or_throw(shard.handle(0, Init{0, Part::kWeights, as_payload({first})}, out));
+  std::vector<float> weights(2), seen;
+  Client client({.worker = 0, .codecs = find_with_states}, plan,
+                [&](RowId, Part) { return std::span(weights); });
+  for (Clock clock = 0; clock < 10; ++clock) {
+    out.clear();
+    client.push({.row = 0, .clock = clock, .rate = 1, .payload = as_payload({gradient})},
+                Instant{});
+    const Push push = std::get<Push>(*client.next(0));
+    EXPECT_FALSE(client.take(0, NeedPush{0, clock}).value());
+    const Push again = std::get<Push>(*client.next(0));
+    EXPECT_TRUE(std::ranges::equal(push.payload.bytes, again.payload.bytes)) << clock;
+    for (const Push& one : {again, push}) {
+      const Status status = shard.handle(0, one, out);
+      ASSERT_TRUE(status.ok()) << status.error().message;
+    }
+    ASSERT_TRUE(client.take(0, out.at(0).message).value());
+    EXPECT_EQ(weights[0], std::round(weights[0]));
+    seen.push_back(weights[0]);
+  }
+  EXPECT_NEAR(shard.look(0)->payload.floats()[0], 0.25f - 3, 1.0f / 2);
+  EXPECT_NE(seen.front(), seen.back());
+}
+
+TEST(Codec, APlanWithACodecOfSeveralRoundsIsRefused) {
+  Shard shard(0, make_scheme, find_with_states);
+  Outbox out;
+  Plan plan = plan_of("bsp", 1);
+  plan.rows.edit()[0].push_codec = kTwoRounds;
+  EXPECT_EQ(shard.handle(0, PlanMessage{plan}, out).error().message,
+            "worker 0's plan: row 0 is in codec 202, which takes 2 pushes for a clock");
 }
 
 TEST(Codec, APlanWithAnUnknownCodecIsRefused) {

@@ -2,23 +2,41 @@
 // row and direction.
 #pragma once
 
+#include <span>
+
 #include "shoal/base/error.h"
 #include "shoal/table/types.h"
 
 namespace shoal::table {
 
-// A codec keeps nothing between calls, and may be called by several threads at once.
+// The numbers that a codec keeps of one row from one call to the next, on one side: what it left
+// out of a gradient, for example. Zeros at first. Empty: nothing is kept. Its codec alone knows
+// what they mean; whatever saves them saves them whole.
+using CodecState = std::span<float>;
+
+// A codec itself keeps nothing between calls, and may be called by several threads at once, for
+// different states.
 class Codec {
  public:
   virtual ~Codec() = default;
   virtual CodecId id() const = 0;
   // The most bytes that so many numbers become: at most kMaxPayloadBytes for kMaxRowFloats.
   virtual std::size_t bound(std::size_t numbers) const = 0;
-  // The payload shares the numbers and their owner, or has an owner of its own.
-  virtual Payload encode(const Values& numbers) const = 0;
-  // The `count` numbers of a payload, which they may share. The error completes the sentence "The
-  // push ..." and says what is wrong with the bytes.
-  virtual Result<Values> decode(const Payload& payload, std::size_t count) const = 0;
+  // The length of the state of a row of so many numbers. For pushes the worker has a state to
+  // encode by and the server one for each worker to decode by; for answers the server has one, to
+  // encode by what all readers share.
+  virtual std::size_t state_length(std::size_t /*numbers*/) const { return 0; }
+  // The pushes, each with its answer, that one contribution takes: a later one may depend on the
+  // answer to an earlier. A plan with a row that takes more than one is refused so far.
+  virtual int rounds() const { return 1; }
+  // The payload shares the numbers and their owner, or has an owner of its own. With a state it is
+  // called once for each contribution: what is sent again has the same bytes.
+  virtual Payload encode(const Values& numbers, CodecState state = {}, int round = 0) const = 0;
+  // The `count` numbers of a payload, which they may share. With a state, in the order in which
+  // payloads were encoded. The error completes the sentence "The push ..." and says what is wrong
+  // with the bytes; the state is then as before.
+  virtual Result<Values> decode(const Payload& payload, std::size_t count, CodecState state = {},
+                                int round = 0) const = 0;
 };
 
 // The codec of this number; null if this build has none.
@@ -28,6 +46,7 @@ const Codec* find_codec(CodecId id);
 const Codec& float32_codec();
 
 // As Codec::decode. A payload of another codec is an error.
-Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count);
+Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count,
+                           CodecState state = {});
 
 }  // namespace shoal::table

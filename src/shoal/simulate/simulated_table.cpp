@@ -1,4 +1,5 @@
 #include "shoal/simulate/simulated_table.h"
+#include "shoal/base/try.h"
 
 namespace shoal::simulate {
 
@@ -47,8 +48,8 @@ Status SimulatedTable::create(const Plan& plan, const Source& initial,
     return TableSession::create(plan, initial, destinations);
   // without numbers the first rows exist before there are workers
   if (worker_ == 0) job_.install_plan(plan, initial);
-  if (Status status = this->status(); !status.ok()) return status;
-  if (Status status = begin(plan); !status.ok()) return status;
+  TRY(this->status());
+  TRY(begin(plan));
   open_rows(plan, destinations);
   return {};
 }
@@ -91,7 +92,7 @@ void SimulatedTable::when_arrived(std::span<const RowId> rows, std::function<voi
 Status SimulatedTable::wait(std::span<const RowId> rows) {
   if (rows.empty()) return status();
   enter();
-  if (Status status = this->status(); !status.ok()) return status;
+  TRY(this->status());
   when_arrived(rows, [this] { wake(); });
   return wait_until([this] { return missing_ == 0; }, figures.rows);
 }
@@ -111,20 +112,6 @@ void SimulatedTable::received(int server, Message&& message) {
   if (!awaited_[row->row]) return;
   awaited_[row->row] = false;
   if (--missing_ == 0) std::exchange(then_, nullptr)();
-}
-
-void SimulatedTable::keep_time() {
-  const Instant due = client_->on_time(job_.time().now());
-  if (due >= alarm_) return;
-  alarm_ = due;
-  job_.time().at(due, [this, due] {
-    if (due != alarm_) return;  // an earlier alarm was set since
-    alarm_ = Instant::max();
-    if (!client_) return;
-    keep_time();
-    for (int server = 0; server < job_.servers(); ++server)
-      if (client_->has_turns(server)) job_.link(worker_, server).wake(0);
-  });
 }
 
 }  // namespace shoal::simulate

@@ -115,11 +115,7 @@ class SimulatedTable final : public table::TableSession {
     return wait_until([&] { return done(answers_); }, figures.others);
   }
   void know(table::RosterBody) override {}  // the job does
-  void pump(int server) {
-    job_.link(worker_, server).wake(0);
-    keep_time();
-  }
-  void keep_time();
+  void pump(int server) { job_.link(worker_, server).wake(0); }
 
   SimulatedJob& job_;
   const int worker_;
@@ -129,7 +125,6 @@ class SimulatedTable final : public table::TableSession {
   std::size_t missing_ = 0;     // rows that are awaited
   std::function<void()> then_;  // when they have arrived
   std::function<void(RowId)> arrived_;
-  Instant alarm_ = Instant::max();  // when the client is called next
   table::PendingAnswers answers_;
   Instant left_at_{};         // when the thread last began to compute
   Instant computes_until_{};  // the end of the last computation

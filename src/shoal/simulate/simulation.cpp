@@ -7,6 +7,7 @@
 
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 #include "shoal/data/parts.h"
 #include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/worker.h"
@@ -221,7 +222,7 @@ class Simulation {
     } catch (const ConfigError& error) {
       job_.fail(error.error());
     }
-    if (Status status = job_.status(); !status.ok()) return status.error();
+    TRY(job_.status());
     const Instant end = job_.time().now();
     stop();  // a wait that is cut off counts
     complete(end);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 
 namespace shoal::table {
 namespace {
@@ -30,7 +31,10 @@ Client::Client(const ClientOptions& options, const Plan& plan,
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
       queues_(plan.servers) {
-  CHECK(!options.retry || options.retry->count() > 0);
+  for (std::size_t number = 0; number < own_.size(); ++number) {
+    const Row& row = rows_[own_[number]];
+    states_.emplace_back(options.codecs(row.push_codec)->state_length(row.length));
+  }
 }
 
 // ---- the worker's side ----
@@ -41,9 +45,6 @@ void Client::start(Slot slot, Clock clock, Say what, Instant now) {
   wait.waiting = true;
   wait.asked = false;
   wait.since = now;
-  // what another worker is still to write comes late, and is not lost
-  const bool is_others = rows_[row_of(slot)].writer != kEveryWorker && what == Say::kGet;
-  be_patient(slot, is_others ? kPatience : 0, now);
   say(slot, what);
 }
 
@@ -61,14 +62,6 @@ void Client::say(Slot slot, Say what) {
     turn.row = row_of(slot);
   }
   queues_[row.server].push(turn);
-}
-
-void Client::be_patient(Slot slot, int times, Instant now) {
-  Wait& wait = waits_[slot];
-  wait.patience = std::min(times, kPatience);
-  if (!options_.retry) return;
-  wait.again = now + *options_.retry * (1 << wait.patience);
-  deadlines_[wait.patience].emplace_back(wait.again, slot);
 }
 
 void Client::push(Push push, Instant now) {
@@ -100,14 +93,15 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
 }
 
 // Where the payload is other memory than the numbers, these may be cleared at once.
-void Client::encode(Push& push) const {
+void Client::encode(Push& push) {
   const Codec& codec = *options_.codecs(rows_[push.row].push_codec);
   if (push.payload.bytes.empty()) {
     push.payload.codec = codec.id();
     return;
   }
   const std::byte* const before = push.payload.bytes.data();
-  push.payload = codec.encode({push.payload.floats(), push.payload.owner});
+  push.payload =
+      codec.encode({push.payload.floats(), push.payload.owner}, states_[own_.find(push.row)]);
   if (push.payload.bytes.data() == before) return;
   std::ranges::fill(push.clear_after, 0.0f);
   push.clear_after = {};
@@ -178,7 +172,7 @@ Result<bool> Client::handle_row(int server, const RowMessage& message) {
   if (message.generation > generation_)
     return broken_by(server, "Row of generation ", message.generation,
                      "; this worker is in generation ", generation_);
-  if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
+  TRY(check_row(server, message.row, "Row"));
   if (!expects(message)) return false;
   const Slot slot = slot_of(message.row, message.part);
   if (rows_[message.row].writer == options_.worker) {
@@ -219,8 +213,7 @@ void Client::arrive(Slot slot, Version version) {
 // acknowledged meanwhile is not kept any more, and one that waits for its turn leaves anyhow.
 Result<bool> Client::handle_need(int server, const NeedPush& message) {
   if (message.generation < generation_) return false;
-  if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok())
-    return known.error();
+  TRY(check_row(server, message.row, "NeedPush"));
   const std::optional<Push>& push = pushes_[own_.find(message.row)];
   if (push && push->clock == message.clock) say(slot_of(message.row, Part::kWeights), Say::kPush);
   return false;
@@ -253,31 +246,11 @@ std::optional<Message> Client::next(int server) {
   return std::nullopt;
 }
 
-void Client::link_up(int server, Instant now) {
-  for (Slot slot = 0; slot < waits_.size(); ++slot) {
-    if (!waits_[slot].waiting || rows_[row_of(slot)].server != server) continue;
-    if (waits_[slot].asked && waits_[slot].say == Say::kNothing) say(slot, Say::kGet);
-    be_patient(slot, 0, now);
-  }
-}
-
-Instant Client::on_time(Instant now) {
-  Instant next = Instant::max();
-  for (auto& deadlines : deadlines_) {
-    while (!deadlines.empty()) {
-      const auto [again, slot] = deadlines.front();
-      const Wait& wait = waits_[slot];
-      const bool waits = wait.waiting && wait.again == again;
-      if (waits && again > now) break;
-      deadlines.pop_front();
-      if (!waits) continue;
-      const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
-      if (silent) say(slot, Say::kGet);
-      be_patient(slot, wait.patience + (silent ? 1 : 0), now);
-    }
-    if (!deadlines.empty()) next = std::min(next, deadlines.front().first);
-  }
-  return next;
+void Client::link_up(int server) {
+  for (Slot slot = 0; slot < waits_.size(); ++slot)
+    if (waits_[slot].waiting && rows_[row_of(slot)].server == server && waits_[slot].asked &&
+        waits_[slot].say == Say::kNothing)
+      say(slot, Say::kGet);
 }
 
 std::optional<Client::Overdue> Client::overdue() const {

@@ -8,7 +8,6 @@
 // Pushes and reads leave in the order of Urgency, whatever the order of the calls.
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <queue>
 
@@ -21,10 +20,6 @@ namespace shoal::table {
 struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
-  // Where links lose messages while they are up, as those of simulated faults do and those over TCP
-  // do not: a row is asked for again after so long without an answer, doubled each time, up to 16
-  // times. The answer may be under way, and comes twice then.
-  std::optional<milliseconds> retry{};
   CodecFinder codecs = find_codec;
 };
 
@@ -66,14 +61,9 @@ class Client {
   // another; the message counts as sent. A push that is sent again owns its payload: the answer to
   // the first may come, and the worker go on, while a link still reads the second.
   std::optional<Message> next(int server);
-  // False: next() has nothing for this server.
-  bool has_turns(int server) const { return !queues_.at(server).empty(); }
   // The link to `server` was lost and is up again: asks anew for all that was sent and not
   // acknowledged.
-  void link_up(int server, Instant now);
-  // With options.retry: asks again for rows that are overdue. Returns when to call it next;
-  // Instant::max() while the client waits for nothing.
-  Instant on_time(Instant now);
+  void link_up(int server);
 
   // Of this client's pushes; shards count reads.
   const StalenessCounts& staleness() const { return staleness_; }
@@ -91,7 +81,6 @@ class Client {
   // a part of a row: what is waited for, queued and timed; the row's number in own_ * kParts + part
   using Slot = std::uint32_t;
   static constexpr std::size_t kParts = 3;
-  static constexpr int kPatience = 4;  // how often the time until the next question doubles
 
   enum class Say : std::uint8_t { kNothing, kPush, kGet };
 
@@ -101,9 +90,8 @@ class Client {
     bool waiting = false;
     bool asked = false;       // a link has taken the push or the read at least once
     Say say = Say::kNothing;  // when its turn in its server's queue, under `ticket`, comes
-    int patience = 0;         // times the silence was answered by another question, up to kPatience
     std::uint64_t ticket = 0;
-    Instant since{}, again{};  // waits since then; asks again then
+    Instant since{};
   };
 
   // A slot in line: the most urgent one first, of those the row with the smallest id.
@@ -125,9 +113,8 @@ class Client {
 
   void start(Slot slot, Clock clock, Say what, Instant now);
   void say(Slot slot, Say what);
-  void encode(Push& push) const;
+  void encode(Push& push);
   const Codec& codec_of(const RowMessage& row) const;
-  void be_patient(Slot slot, int times, Instant now);
   void arrive(Slot slot, Version version);
   bool expects(const RowMessage& row) const;
   bool expects_numbers(const RowMessage& row) const;
@@ -144,11 +131,9 @@ class Client {
   std::vector<Wait> waits_;                  // by slot
   std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
   std::vector<Version> versions_;            // by own row: last read
+  std::vector<std::vector<float>> states_;   // by own row: of the codec of its pushes
   // by server
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
-  // By patience: slots that wait, by Wait::again, and those that do not any more, or until another
-  // time.
-  std::array<std::deque<std::pair<Instant, Slot>>, kPatience + 1> deadlines_;
   std::uint64_t tickets_ = 0;
   StalenessCounts staleness_;
 };

@@ -7,11 +7,14 @@
 
 namespace shoal::table {
 
-ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place)
+ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& pushes, const Codec& answers,
+                   std::span<float> in_place)
     : id(id),
       row(plan.rows[id]),
       plan_(plan),
       answers_(answers),
+      push_states_(plan.workers, std::vector<float>(pushes.state_length(row.length))),
+      answer_state_(answers.state_length(row.length)),
       version_(plan.start),
       workers_(plan.workers,
                {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}),
@@ -187,7 +190,7 @@ void ShardRow::throw_away(const Merge& merge) {
 Payload ShardRow::encoded() {
   if (answers_.id() == CodecId::kFloat32) return answers_.encode(numbers(Part::kWeights));
   if (encoded_version_ != version_) {
-    encoded_ = answers_.encode(numbers(Part::kWeights));
+    encoded_ = answers_.encode(numbers(Part::kWeights), answer_state_);
     encoded_version_ = version_;
   }
   return encoded_;

@@ -13,10 +13,12 @@ namespace shoal::table {
 // Says what the plan has for all rows.
 class ShardRow {
  public:
-  // The plan outlives the row. `answers` encodes the weights that workers read. `in_place`, if it
+  // The plan outlives the row. `pushes` is the codec of what workers push, `answers` encodes the
+  // weights that they read. `in_place`, if it
   // is not empty, is memory of the only worker that holds the weights; the worker does not look at
   // it from a push to its answer.
-  ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place);
+  ShardRow(RowId id, const Plan& plan, const Codec& pushes, const Codec& answers,
+           std::span<float> in_place);
 
   const RowId id;
   const Row row;
@@ -35,6 +37,8 @@ class ShardRow {
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
   Clock pushed(int worker) const { return workers_[worker].pushed; }
+  // Of the codec of the worker's pushes.
+  CodecState push_state(int worker) { return push_states_[static_cast<std::size_t>(worker)]; }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
@@ -107,6 +111,8 @@ class ShardRow {
 
   const Plan& plan_;
   const Codec& answers_;
+  std::vector<std::vector<float>> push_states_;  // by worker
+  std::vector<float> answer_state_;
   // The encoded weights of a version, which all its readers share.
   Payload encoded_;
   Version encoded_version_ = -1;

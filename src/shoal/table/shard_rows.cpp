@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 
 namespace shoal::table {
@@ -42,7 +43,8 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
     std::span<float> kept;
     if (is_shared) kept = in_place(id);
     if (keeps.counts_only) kept = {keeps.counts_only.get(), row.length};
-    auto made = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec), kept);
+    auto made = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.push_codec),
+                                           *keeps.codecs(row.pull_codec), kept);
     ++shared_;
     if (row.learns) learning_.push_back(made.get());
     rows_.push_back(std::move(made));
@@ -120,10 +122,11 @@ Status ShardRows::check_push(int worker, const ShardRow& row, const Push& push) 
 }
 
 // A push of weight 0 may have no numbers.
-Result<Values> ShardRows::numbers_of(int worker, const Push& push) const {
+Result<Values> ShardRows::numbers_of(int worker, const Push& push, CodecState state) const {
   if (push.weight == 0 && push.payload.bytes.empty()) return Values();
   const Row& row = plan_.rows[push.row];
-  Result<Values> numbers = decode_with(*keeps_.codecs(row.push_codec), push.payload, row.length);
+  Result<Values> numbers =
+      decode_with(*keeps_.codecs(row.push_codec), push.payload, row.length, state);
   if (numbers.ok()) return numbers;
   return broken(push_named(worker, push), " ", numbers.error().message);
 }
@@ -142,7 +145,7 @@ Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
     return broken(push_named(worker, push), " is of a row that worker ", writer, " alone writes");
   const Result<Values> numbers = numbers_of(worker, push);
   if (!numbers.ok()) return numbers.error();
-  if (Status status = check_finite(worker, push, numbers.value()); !status.ok()) return status;
+  TRY(check_finite(worker, push, numbers.value()));
   written(push.row)->push(push, out);
   return {};
 }
@@ -155,10 +158,11 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
       row_of(push.row, "worker ", worker, "'s push at clock ", push.clock);
   if (!found.ok()) return found.error();
   ShardRow& row = *found.value();
-  if (Status status = check_push(worker, row, push); !status.ok()) return status;
-  Result<Values> numbers = numbers_of(worker, push);
-  if (!numbers.ok()) return numbers.error();
+  TRY(check_push(worker, row, push));
   const Clock next = row.pushed(worker);
+  Result<Values> numbers =
+      numbers_of(worker, push, push.clock == next ? row.push_state(worker) : CodecState());
+  if (!numbers.ok()) return numbers.error();
   if (push.clock > next) {
     ++keeps_.counters.early;
     out.push_back({worker, NeedPush{push.row, next, plan_.generation}});
@@ -170,7 +174,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
     if (push.clock + 1 == next) ask_again(row, worker, next, out);
     return {};
   }
-  if (Status status = check_finite(worker, push, numbers.value()); !status.ok()) return status;
+  TRY(check_finite(worker, push, numbers.value()));
   come_back(worker, push.clock);
   row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);

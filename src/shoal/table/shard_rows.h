@@ -66,7 +66,7 @@ class ShardRows {
   using OwnRow = std::variant<std::unique_ptr<ShardRow>, std::unique_ptr<WrittenRow>>;
 
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
-  Result<Values> numbers_of(int worker, const Push& push) const;
+  Result<Values> numbers_of(int worker, const Push& push, CodecState state = {}) const;
   Status check_finite(int worker, const Push& push, const Values& numbers);
   // `what` has words for an error.
   Result<ShardRow*> row_of(RowId row, const auto&... what) const;

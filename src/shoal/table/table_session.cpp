@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "shoal/base/sha256.h"
+#include "shoal/base/try.h"
 #include "shoal/table/coordinator/difference.h"
 #include "shoal/table/coordinator/members.h"
 
@@ -50,8 +51,8 @@ Status TableSession::begin(const Plan& plan) {
 
 Status TableSession::create(const Plan& plan, const Source& initial,
                             const Destinations& destinations) {
-  if (Status status = begin(plan); !status.ok()) return status;
-  if (Status status = settle(); !status.ok()) return status;
+  TRY(begin(plan));
+  TRY(settle());
   const bool is_chief = worker() == 0;
   const std::string mine = compares_ ? describe(plan) : "";
   const auto chiefs = ask(Topic::kBarrier, all_drained(plan.generation), is_chief ? mine : "");
@@ -63,14 +64,14 @@ Status TableSession::create(const Plan& plan, const Source& initial,
   if (is_chief) {
     // before the last round: so before any worker asks for a task
     tell(Topic::kScheme, plan.generation, plan.scheme);
-    if (Status status = install(plan, initial, destinations); !status.ok()) return status;
+    TRY(install(plan, initial, destinations));
   }
   return ask(Topic::kBarrier, rows_exist(plan.generation), "");
 }
 
 Result<bool> TableSession::regroup(const SegmentBody& end) {
   enter();
-  if (Status status = settle(); !status.ok()) return status.error();
+  TRY(settle());
   const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
   if (!answer.ok()) return answer.error();
   Result<RosterBody> next = decode<RosterBody>(answer.value());
@@ -81,7 +82,7 @@ Result<bool> TableSession::regroup(const SegmentBody& end) {
 
 Status TableSession::finish(Clock clock) {
   enter();
-  if (Status status = settle(); !status.ok()) return status;
+  TRY(settle());
   end(clock);
   return ask(Topic::kDone, clock, {});
 }
@@ -94,7 +95,7 @@ Status TableSession::settle() {
 
 Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body) {
   enter();
-  if (Status status = this->status(); !status.ok()) return status.error();
+  TRY(this->status());
   if (body.size() > kMaxBodyBytes)
     return Error{Code::kInternal, str(name_of(topic), " ", clock, " has a body of ", body.size(),
                                       " bytes; at most ", kMaxBodyBytes, " can be sent")};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/bytes.h"
+#include "shoal/base/try.h"
 
 namespace shoal::table {
 namespace {
@@ -50,8 +51,7 @@ Status FrameReader::took(std::size_t bytes) {
 
 Result<bool> FrameReader::read_header() {
   const std::string_view bytes = waiting();
-  if (bytes.size() >= 4)
-    if (Status magic = check_magic(bytes); !magic.ok()) return magic.error();
+  if (bytes.size() >= 4) TRY(check_magic(bytes));
   if (bytes.size() < kHeaderSize) return false;
   const Result<Header> header = decode_header(bytes, stage_);
   if (!header.ok()) return header.error();
@@ -76,8 +76,7 @@ Result<bool> FrameReader::read_fields() {
   // Fields without numbers behind them are not looked at before their checksum was; those with
   // numbers say where they go.
   left_ = header_.length - size;
-  if (left_ == 0)
-    if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
+  if (left_ == 0) TRY(check_crc(header_, crc_));
   Result<Message> message = decode_fields(header_, bytes.substr(0, header_.field_bytes()));
   if (!message.ok()) return message.error();
   message_ = std::move(message).value();
@@ -121,10 +120,9 @@ Result<bool> FrameReader::read_lent(std::string_view where) {
 Result<bool> FrameReader::read_numbers() {
   if (direct_.empty()) left_ -= use(left_).size();  // they are not wanted
   if (left_ > 0) return false;
-  if (header_.payload_bytes() > 0)
-    if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
+  if (header_.payload_bytes() > 0) TRY(check_crc(header_, crc_));
   part_ = Part::kHeader;
-  if (Status status = frame(std::move(message_)); !status.ok()) return status.error();
+  TRY(frame(std::move(message_)));
   return true;
 }
 

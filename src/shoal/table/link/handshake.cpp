@@ -6,6 +6,7 @@
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 
 namespace shoal::table {
@@ -59,7 +60,7 @@ Result<Handshake::Step> Handshake::take(const Message& message) {
 Result<Handshake::Step> Handshake::take_hello(const Message& message) {
   const Hello* hello = std::get_if<Hello>(&message);
   if (!hello) return unexpected(message, "Hello");
-  if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
+  TRY(check_versions(*hello));
   if (!same_secret(hello->proof, proof_of("hello", *challenge_, "", *hello, self_.token)))
     return broken(name_of(hello->rank),
                   " has another token: it belongs to another job, or was started with other "
@@ -78,7 +79,7 @@ Result<Handshake::Step> Handshake::take_hello(const Message& message) {
 Result<Handshake::Step> Handshake::take_challenge(const Message& message) {
   const Challenge* challenge = std::get_if<Challenge>(&message);
   if (!challenge) return unexpected(message, "Challenge");
-  if (Status versions = check_versions(*challenge); !versions.ok()) return versions.error();
+  TRY(check_versions(*challenge));
   challenge_ = *challenge;
   Hello hello{.lowest = kProtocolVersion,
               .highest = kProtocolVersion,

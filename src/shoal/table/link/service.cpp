@@ -1,6 +1,7 @@
 // Service over TCP: what runs in one process of a job, from its listener to its last message.
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/handover.h"
 #include "shoal/table/link/table_over_tcp.h"
@@ -86,7 +87,7 @@ Status ServiceOverTcp::begin() {
   if (!listener.ok()) return listener.error();
   listener_ = std::move(listener).value();
   if (!host_) coordinator_->dial(options.coordinator);
-  if (Status status = join(); !status.ok()) return status;
+  TRY(join());
   if (options.worker) {
     table_ = std::make_unique<TableOverTcp>(process_, threads_, *coordinator_, shard_.get());
     if (shard_)
@@ -257,7 +258,7 @@ Result<std::unique_ptr<Service>> Service::create(const ServiceOptions& options) 
   if (const std::string wrong = validate(options); !wrong.empty())
     return Error{Code::kUsage, wrong};
   auto service = std::make_unique<ServiceOverTcp>(options);
-  if (const Status status = service->begin(); !status.ok()) return status.error();
+  TRY(service->begin());
   return std::unique_ptr<Service>(std::move(service));
 }
 

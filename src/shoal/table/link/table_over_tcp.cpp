@@ -1,6 +1,7 @@
 #include "shoal/table/link/table_over_tcp.h"
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/table/link/handover.h"
 
 namespace shoal::table {
@@ -116,12 +117,12 @@ Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
     process_.leave();
     return false;
   }
-  if (Status status = connect(); !status.ok()) return status.error();
+  TRY(connect());
   return true;
 }
 
 Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
-  if (Status status = settle(); !status.ok()) return status.error();
+  TRY(settle());
   coordinator_.end(clock);
   const Result<std::string> answer =
       ask(Topic::kLeave, clock, encode(LeaveBody{true, std::move(state)}));
@@ -308,7 +309,7 @@ void TableOverTcp::up(Peer& peer, bool again) {
   if (!initial_.empty())
     for (const Message& message : initial_[server]) peer.send(message);
   if (retired_) peer.send(*retired_);
-  if (client_) client_->link_up(server, now());
+  if (client_) client_->link_up(server);
   peer.wake();
 }
 

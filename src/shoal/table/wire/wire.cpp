@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/wire/layout.h"
 
@@ -158,7 +159,7 @@ Status check_magic(std::string_view bytes) {
 }
 
 Result<Header> decode_header(std::string_view bytes, Stage stage) {
-  if (Status magic = check_magic(bytes); !magic.ok()) return magic.error();
+  TRY(check_magic(bytes));
   Header header;
   Reader reader(bytes.substr(sizeof kMagic));
   reader(header.version, header.type, header.fields, header.request, header.length, header.crc);
@@ -259,8 +260,7 @@ Result<Message> decode(std::string_view frame, Stage stage) {
   if (rest.size() != header.value().length)
     return broken("A ", entry_of(header.value()).name, " has ", rest.size(),
                   " bytes after its header, which says ", header.value().length, ".");
-  if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(frame))); !crc.ok())
-    return crc.error();
+  TRY(check_crc(header.value(), crc32c(rest, crc_of_header(frame))));
   if (header.value().lent)
     return broken("A ", entry_of(header.value()).name,
                   " has its numbers in the memory of a machine, and came without it.");
