@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/table/update.h"
 
 namespace shoal::parallel {
@@ -70,7 +71,7 @@ table::Destination Allreduce::destination(RowId row) {
 }
 
 Status Allreduce::expect(table::Clock clock, RowWaits& waits) {
-  if (Status status = waits.wait(sends_); !status.ok()) return status;
+  TRY(waits.wait(sends_));
   clock_ = clock;
   renew();
   for (const RowId row : receives_) table_.get(row, clock + 1, table::Part::kWeights);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/allreduce.h"
@@ -152,7 +153,7 @@ Result<std::optional<float>> BucketSums::finish(std::size_t of) {
   if (!std::exchange(part.is_under_way, false)) return std::optional<float>();
   part.sum->progress();
   while (!part.sum->is_done()) {
-    if (Status status = part.sum->wait(waits_); !status.ok()) return status.error();
+    TRY(part.sum->wait(waits_));
     part.sum->progress();
     progress();
   }

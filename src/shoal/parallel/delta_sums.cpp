@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/global_momentum.h"
 #include "shoal/proto/run.pb.h"
@@ -27,7 +28,7 @@ DeltaSums::DeltaSums(const TableSetup& setup, TableSide& side)
 
 Status DeltaSums::begin(int layer, table::Clock task) {
   const std::size_t part = *sums_.part_of(layer);
-  if (Status status = apply(part); !status.ok()) return status;
+  TRY(apply(part));
   for (const std::size_t p : learning_of(net_, layer))
     std::ranges::copy(net_.params()[p].blob->data.host(), from_[p].begin());
   is_unsent_[layer] = true;
@@ -49,8 +50,7 @@ void DeltaSums::send_rest(float weight) {
 }
 
 Status DeltaSums::apply_all() {
-  for (std::size_t part = 0; part < sums_.size(); ++part)
-    if (Status status = apply(part); !status.ok()) return status;
+  for (std::size_t part = 0; part < sums_.size(); ++part) TRY(apply(part));
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/numbers.h"
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/solver.pb.h"
@@ -244,9 +245,9 @@ Status FactorExchange::before_forward(int layer) {
   Part* const part = find(layer);
   if (!part) return {};
   const table::Clock clock = side_->iteration();
-  if (Status status = update_before(*part, clock - timing_.staleness); !status.ok()) return status;
+  TRY(update_before(*part, clock - timing_.staleness));
   // the server has the last message
-  if (Status status = side_->waits.wait(part->ids[own_]); !status.ok()) return status;
+  TRY(side_->waits.wait(part->ids[own_]));
   part->begin(own_);
   if (part->sent.empty()) ask(*part, clock);
   return {};
@@ -307,7 +308,7 @@ Result<double> FactorExchange::hand_in(bool update) {
   double squares = 0;
   for (const auto& part : parts_) {
     if (!clips_) break;
-    if (Status status = gather(*part); !status.ok()) return status.error();
+    TRY(gather(*part));
     squares += part->rule.gradients().squares;
   }
   return squares;
@@ -320,16 +321,14 @@ Status FactorExchange::apply(bool, double squares) {
 }
 
 Status FactorExchange::settle(Settle) {
-  for (const auto& part : parts_)
-    if (Status status = update_before(*part, side_->next()); !status.ok()) return status;
+  for (const auto& part : parts_) TRY(update_before(*part, side_->next()));
   return {};
 }
 
 // The others' messages of the oldest clock in part.sent have been asked for.
 Status FactorExchange::gather(Part& part) {
   if (part.under_way.valid()) return part.under_way.get();
-  for (const auto& rows : part.ids)
-    if (Status status = side_->waits.wait(rows); !status.ok()) return status;
+  for (const auto& rows : part.ids) TRY(side_->waits.wait(rows));
   return part.sum(*sum_);
 }
 
@@ -360,7 +359,7 @@ void FactorExchange::progress() {
 
 Status FactorExchange::update_before(Part& part, table::Clock end) {
   while (!part.sent.empty() && part.sent.front().clock < end) {
-    if (Status status = gather(part); !status.ok()) return status;
+    TRY(gather(part));
     update(part, 0);
   }
   return {};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/delta_sums.h"
 #include "shoal/parallel/exchanges.h"
@@ -71,15 +72,14 @@ class LocalStepsExchange final : public Exchange {
   }
 
   Status begin(std::int64_t iteration, float rate) override {
-    if (Status status = side_->begin(iteration, rate); !status.ok()) return status;
+    TRY(side_->begin(iteration, rate));
     updates_ = 0;
     if (away_)  // or what arrives of the team's would be written over
-      if (Status status = side_->receive(side_->all()); !status.ok()) return status;
+      TRY(side_->receive(side_->all()));
     come_back();
-    if (task_.pull_first)
-      if (Status status = pull(); !status.ok()) return status;
+    if (task_.pull_first) TRY(pull());
     if (reads_sums_)  // the solver looks at them before the first forward
-      if (Status status = side_->receive(sums_); !status.ok()) return status;
+      TRY(side_->receive(sums_));
     side_->pacer.task_begins();
     return {};
   }
@@ -88,7 +88,7 @@ class LocalStepsExchange final : public Exchange {
   Status before_forward(int layer) override {
     local_.before_forward(layer);
     if (side_->pacer.steps() > 0 || task_.pull_first) return {};
-    if (Status status = side_->receive(map_.needed_by(layer)); !status.ok()) return status;
+    TRY(side_->receive(map_.needed_by(layer)));
     if (deltas_.owns(layer)) return deltas_.begin(layer, side_->iteration());
     if (takes_weights()) return {};
     for (const RowId row : map_.owned_by(layer)) {
@@ -100,8 +100,7 @@ class LocalStepsExchange final : public Exchange {
   }
 
   Status after_backward(std::span<const int> layers) override {
-    for (const int layer : layers)
-      if (Status status = finish_backward(layer); !status.ok()) return status;
+    for (const int layer : layers) TRY(finish_backward(layer));
     return {};
   }
 
@@ -120,8 +119,7 @@ class LocalStepsExchange final : public Exchange {
 
   Result<bool> another_step() override {
     side_->step_done();
-    if (task_.pull_first && side_->pacer.steps() == 1)
-      if (Status status = take_replies(); !status.ok()) return status.error();
+    if (task_.pull_first && side_->pacer.steps() == 1) TRY(take_replies());
     if (side_->pacer.wanted() > side_->pacer.steps()) return true;
     const Result<Verdict> verdict = side_->pacer.judge(side_->iteration());
     if (!verdict.ok()) return verdict.error();
@@ -131,9 +129,9 @@ class LocalStepsExchange final : public Exchange {
   }
 
   Status settle(Settle how) override {
-    if (Status status = side_->create(); !status.ok()) return status;
-    if (Status status = side_->receive(side_->all()); !status.ok()) return status;
-    if (Status status = deltas_.apply_all(); !status.ok()) return status;
+    TRY(side_->create());
+    TRY(side_->receive(side_->all()));
+    TRY(deltas_.apply_all());
     return how == Settle::kTeams ? refresh() : Status();
   }
   std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }
@@ -318,7 +316,7 @@ class LocalStepsExchange final : public Exchange {
   // The paper's order: the first step's gradient is that of the weights handed in, and its update
   // is added to what the exchange leaves of them.
   Status pull() {
-    if (Status status = side_->receive(side_->all()); !status.ok()) return status;
+    TRY(side_->receive(side_->all()));
     divert(true);
     push_rows(side_->learning(), 1);
     end_exchange(false);
@@ -326,7 +324,7 @@ class LocalStepsExchange final : public Exchange {
   }
 
   Status take_replies() {
-    if (Status status = side_->waits.wait(side_->learning()); !status.ok()) return status;
+    TRY(side_->waits.wait(side_->learning()));
     divert(false);
     for (const RowId row : side_->learning()) {
       const std::span<float> now = map_.weights(row);

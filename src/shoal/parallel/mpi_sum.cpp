@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "shoal/base/try.h"
 #include "shoal/parallel/roster.h"
 
 namespace shoal::parallel {
@@ -140,7 +141,7 @@ class MpiSum final : public VectorSum {
     std::this_thread::yield();
     waits.add(table_.now() - from);
     if (!status_.ok()) return status_;
-    if (Status status = table_.status(); !status.ok()) return status;
+    TRY(table_.status());
     if (from - since_ < kPatience) return {};
     return Error{Code::kTimeout, str("worker ", table_.worker(), " has waited ", kPatience.count(),
                                      " minutes for the sum of ", count_, " numbers by MPI")};
@@ -169,8 +170,7 @@ class MpiSum final : public VectorSum {
     return status_.ok() && come != 0;
   }
   Status finish(RowWaits& waits) {
-    while (!has_come())
-      if (Status status = wait(waits); !status.ok()) return status;
+    while (!has_come()) TRY(wait(waits));
     return {};
   }
 
@@ -179,21 +179,21 @@ class MpiSum final : public VectorSum {
   Status find_ranks(RowWaits& waits) {
     since_ = table_.now();
     take(MPI_Comm_idup(MPI_COMM_WORLD, &group_, &request_));
-    if (Status status = finish(waits); !status.ok()) return status;
+    TRY(finish(waits));
     take(MPI_Comm_set_errhandler(group_, MPI_ERRORS_RETURN));
     auto& [numbers, part, own, all] = *buffers_;
     // the order of a sum depends on the ranks and the count, and not on the numbers
     for (std::size_t i = 0; i < count_; ++i)
       numbers[i] = std::sin(static_cast<float>(i % 1009) + static_cast<float>(table_.worker()));
     sum_whole();
-    if (Status status = finish(waits); !status.ok()) return status;
+    TRY(finish(waits));
     step_ = Step::kDone;
     own = {table_.worker(), static_cast<std::int64_t>(count_),
            crc32c({reinterpret_cast<const char*>(numbers.data()), count_ * sizeof(float)})};
     std::ranges::fill(numbers, 0.0f);
     all.resize(3 * ranks());
     take(MPI_Iallgather(own.data(), 3, MPI_INT64_T, all.data(), 3, MPI_INT64_T, group_, &request_));
-    if (Status status = finish(waits); !status.ok()) return status;
+    TRY(finish(waits));
     std::vector<std::int64_t> workers, expected;
     same_bits_ = true;
     for (std::size_t rank = 0; rank < ranks(); ++rank) {

@@ -5,6 +5,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/parallel/roster.h"
 #include "shoal/table/coordinator/bodies.h"
 
@@ -53,7 +54,7 @@ class NcclSum final : public VectorSum {
     std::this_thread::yield();
     waits.add(table_.now() - from);
     // a worker that was lost breaks NCCL's connections before the table gives it up, and names it
-    if (Status status = table_.status(); !status.ok()) return status;
+    TRY(table_.status());
     if (!status_.ok()) return status_;
     if (from - since_ < kNcclPatience) return {};
     return Error{Code::kTimeout,

@@ -1,4 +1,5 @@
 #include "shoal/parallel/replica_barrier.h"
+#include "shoal/base/try.h"
 
 #include <algorithm>
 #include <chrono>
@@ -35,7 +36,7 @@ Status ReplicaBarrier::wait_finished_locked() {
 }
 
 Status ReplicaBarrier::begin() {
-  if (Status status = give_up(); !status.ok()) return status;
+  TRY(give_up());
   const MutexLock lock(mutex_);
   ++begun_;
   ready_ = 0;
@@ -66,7 +67,7 @@ Status ReplicaBarrier::wait_backward(int layer) {
 
 Status ReplicaBarrier::wait_finished() {
   const MutexLock lock(mutex_);
-  if (Status status = wait_finished_locked(); !status.ok()) return status;
+  TRY(wait_finished_locked());
   for (const Progress& progress : progress_)
     if (progress.error) return *progress.error;
   return {};

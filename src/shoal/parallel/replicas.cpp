@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/layers/factored.h"
 #include "shoal/net/forward_state.h"
 #include "shoal/net/net.h"
@@ -111,8 +112,8 @@ class Replicas final : public ForwardingUpdater {
   ~Replicas() override { barrier_.close(); }
 
   Status begin(std::int64_t iteration, float rate) override {
-    if (Status status = barrier_.give_up(); !status.ok()) return status;
-    if (Status status = inner().begin(iteration, rate); !status.ok()) return status;
+    TRY(barrier_.give_up());
+    TRY(inner().begin(iteration, rate));
     return begin_step();
   }
 
@@ -122,8 +123,7 @@ class Replicas final : public ForwardingUpdater {
     const int at = range_of(layer);
     const LayerRange& range = ranges_[at];
     if (layer != range.first) return {};
-    for (int of = range.first; of <= range.last; ++of)
-      if (Status status = inner().before_forward(of); !status.ok()) return status;
+    for (int of = range.first; of <= range.last; ++of) TRY(inner().before_forward(of));
     numbers_->send(at);
     barrier_.params_ready(range.last);
     return {};
@@ -133,7 +133,7 @@ class Replicas final : public ForwardingUpdater {
     for (const int layer : layers) {
       const int at = range_of(layer);
       if (layer != ranges_[at].first) continue;
-      if (Status status = barrier_.wait_backward(layer); !status.ok()) return status;
+      TRY(barrier_.wait_backward(layer));
       numbers_->sum(at);
       summing_.push_back(at);
     }
@@ -142,7 +142,7 @@ class Replicas final : public ForwardingUpdater {
 
   bool queues_updates() const override { return false; }
   Status look() override {
-    if (Status status = finish_passes(); !status.ok()) return status;
+    TRY(finish_passes());
     return inner().look();
   }
 
@@ -160,12 +160,12 @@ class Replicas final : public ForwardingUpdater {
   Result<bool> another_step() override {
     Result<bool> another = inner().another_step();
     if (!another.ok() || !another.value()) return another;
-    if (Status status = begin_step(); !status.ok()) return status.error();
+    TRY(begin_step());
     return another;
   }
 
   Result<StepOutcome> end_step(StepEnd how) override {
-    if (Status status = finish_passes(); !status.ok()) return status.error();
+    TRY(finish_passes());
     if (how == StepEnd::kSkip && recipe_.may_skip)
       for (const auto& other : others_) other->before.restore(other->net);
     const bool finite =
@@ -182,7 +182,7 @@ class Replicas final : public ForwardingUpdater {
   }
 
   Status settle(Settle how) override {
-    if (Status status = barrier_.give_up(); !status.ok()) return status;
+    TRY(barrier_.give_up());
     return inner().settle(how);
   }
 
@@ -205,14 +205,14 @@ class Replicas final : public ForwardingUpdater {
       for (std::size_t layer = 0; layer < first_.layers().size(); ++layer)
         other->net.layers()[layer]->scale_gradients(first_.layers()[layer]->gradient_scale());
     numbers_->begin();
-    if (Status status = barrier_.begin(); !status.ok()) return status;
+    TRY(barrier_.begin());
     if (numbers_->sends_all()) barrier_.params_ready(ranges_.back().last);
     return {};
   }
 
   // Of all replicas.
   Status finish_passes() {
-    if (Status status = barrier_.wait_finished(); !status.ok()) return status;
+    TRY(barrier_.wait_finished());
     return finish_sums([](int) { return true; });
   }
 
@@ -235,10 +235,10 @@ class Replicas final : public ForwardingUpdater {
     for (std::size_t layer = 0; layer < first_.layers().size(); ++layer)
       if (FactorSink* const sink = sink_of(*first_.layers()[layer]))
         dynamic_cast<Factored&>(*replica.net.layers()[layer]).give_factors_to(sink);
-    const auto before_forward = [this, &replica](int layer) {
+    const auto before_forward = [this, &replica](int layer) -> Status {
       const int at = range_of(layer);
       if (replica.pass > 0 || layer != ranges_[at].first) return Status();
-      if (Status status = barrier_.wait_params(ranges_[at].last); !status.ok()) return status;
+      TRY(barrier_.wait_params(ranges_[at].last));
       numbers_->take(replica.index, at);
       return Status();
     };
@@ -268,8 +268,8 @@ class Replicas final : public ForwardingUpdater {
     replica.loss = 0;
     if (recipe_.may_skip) replica.before.save(replica.net);
     for (replica.pass = 0; replica.pass < recipe_.iter_size; ++replica.pass) {
-      if (Status status = replica.net.run_forward(); !status.ok()) return status;
-      if (Status status = replica.net.backward(); !status.ok()) return status;
+      TRY(replica.net.run_forward());
+      TRY(replica.net.backward());
       replica.loss += replica.net.loss();  // which waits for the device
     }
     return {};

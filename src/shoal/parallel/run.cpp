@@ -305,7 +305,7 @@ class Run {
 Result<Ending> run(const JobSpec& spec, const RunOptions& options, table::Table* table) {
   const std::unique_ptr<JobMembership> job =
       table ? make_table_membership(options, spec, *table)
-            : std::make_unique<JobMembership>(options, spec.name);
+            : std::make_unique<LoneMembership>(options, spec.name);
   const Result<Ending> ending = Run(spec, options, *job).run();
   if (ending.ok() && ending.value() != Ending::kLeft) end_mpi();
   return ending;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/bucket_sums.h"
@@ -41,7 +42,7 @@ class SumExchange final : public Exchange {
     const std::optional<std::size_t> of = sums_.part_of(layer);
     if (!of) return {};
     Part& part = parts_[*of];
-    if (Status status = gather(*of); !status.ok()) return status;
+    TRY(gather(*of));
     update(part, 0);
     part.rule.before_forward(layer);
     part.clock = side_->iteration();
@@ -74,7 +75,7 @@ class SumExchange final : public Exchange {
     send_held();
     double squares = 0;
     for (std::size_t part = 0; clips_ && part < parts_.size(); ++part) {
-      if (Status status = gather(part); !status.ok()) return status.error();
+      TRY(gather(part));
       squares += parts_[part].rule.gradients().squares;
     }
     return squares;
@@ -86,7 +87,7 @@ class SumExchange final : public Exchange {
   }
   Status settle(Settle) override {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
-      if (Status status = gather(part); !status.ok()) return status;
+      TRY(gather(part));
       update(parts_[part], 0);
     }
     return {};
@@ -154,13 +155,10 @@ class SumExchange final : public Exchange {
       Part& part = parts_[of];
       const Bucket& bucket = sums_.bucket(of);
       for (const int layer : bucket.layers) part.rule.look(layer);
-      if (Status status = check_finite(
-              part.rule,
-              str("the sum of all workers' gradients of clock ", part.clock, " for layer '",
-                  net_.layers()[static_cast<std::size_t>(bucket.layers.back())]->name(),
-                  "' or one that travels with it"));
-          !status.ok())
-        return status;
+      TRY(check_finite(
+          part.rule, str("the sum of all workers' gradients of clock ", part.clock, " for layer '",
+                         net_.layers()[static_cast<std::size_t>(bucket.layers.back())]->name(),
+                         "' or one that travels with it")));
     }
     return {};
   }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
@@ -38,7 +39,7 @@ class TableExchange final : public Exchange {
   }
 
   Status begin(std::int64_t iteration, float rate) override {
-    if (Status status = side_->begin(iteration, rate); !status.ok()) return status;
+    TRY(side_->begin(iteration, rate));
     finite_ = true;
     skipped_ = false;
     is_cleared_ = std::exchange(is_clearing_, false);
@@ -51,7 +52,7 @@ class TableExchange final : public Exchange {
   }
 
   Status before_forward(int layer) override {
-    if (Status status = side_->receive(side_->map().needed_by(layer)); !status.ok()) return status;
+    TRY(side_->receive(side_->map().needed_by(layer)));
     if (on_host_) clear_gradients([layer](int of) { return of == layer; });
     return {};
   }
@@ -87,8 +88,8 @@ class TableExchange final : public Exchange {
 
   // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
   Status settle(Settle how) override {
-    if (Status status = side_->create(); !status.ok()) return status;
-    if (Status status = side_->receive(side_->all()); !status.ok()) return status;
+    TRY(side_->create());
+    TRY(side_->receive(side_->all()));
     return how == Settle::kTeams && !side_->lockstep ? side_->read(side_->next()) : Status();
   }
   std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }

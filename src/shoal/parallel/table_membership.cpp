@@ -5,6 +5,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchanges.h"
 #include "shoal/parallel/job_spec.h"
@@ -198,7 +199,7 @@ class TableMembership final : public JobMembership {
 
   Status finish(std::int64_t iteration, std::int64_t iterations,
                 const table::SchemeSpec& scheme) override {
-    if (Status status = table_.finish(iteration); !status.ok()) return status;
+    TRY(table_.finish(iteration));
     LOG(INFO) << "Iteration " << iteration << ": scheme " << scheme.words() << " ends";
     // of this process, as worker and as server, with all that is not params: tests, snapshots,
     // heartbeats

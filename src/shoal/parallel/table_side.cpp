@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/parallel/tuning/link_times.h"
@@ -100,7 +101,7 @@ Status TableSide::create() {
   }
   if (task.contribution != ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
-  if (Status status = table.create(plan, initial, destinations); !status.ok()) return status;
+  TRY(table.create(plan, initial, destinations));
   created_ = true;
   return first_read(plan);
 }
@@ -149,7 +150,7 @@ void TableSide::push(std::span<const table::Push> pushes) {
 }
 
 Status TableSide::receive(std::span<const RowId> rows) {
-  if (Status status = waits.wait(rows); !status.ok()) return status;
+  TRY(waits.wait(rows));
   staging_->upload(rows);
   return {};
 }
@@ -182,18 +183,17 @@ std::vector<StateRow> TableSide::state_rows() const {
 // matters to them.
 Result<Permission> TableSide::wait_to_begin(std::int64_t iteration, Exchange& exchange) {
   if (!task.paced) return Permission{Begin::kBegin, iteration};
-  if (Status ready = task.asks_early ? create() : exchange.settle(Settle::kOwn); !ready.ok())
-    return ready.error();
+  TRY(task.asks_early ? create() : exchange.settle(Settle::kOwn));
   const Result<Begin> begin = pacer.begin(iteration);
   if (!begin.ok()) return begin.error();
   if (begin.value() == Begin::kBegin && pacer.start().reread &&
       task.contribution != ContributionKind::kWeights)
-    if (Status status = read(next()); !status.ok()) return status.error();
+    TRY(read(next()));
   return Permission{begin.value(), task.shared ? pacer.start().at : iteration};
 }
 
 Status TableSide::begin(std::int64_t iteration, float rate) {
-  if (Status status = create(); !status.ok()) return status;
+  TRY(create());
   CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
   iteration_ = iteration;
   rate_ = rate;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "shoal/base/bytes.h"
+#include "shoal/base/try.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/coordinator/members.h"
@@ -78,7 +79,7 @@ class TableTeam final : public Team {
     constexpr std::size_t kPiece = table::kMaxBodyBytes / sizeof(double);
     do {
       const std::span<double> piece = numbers.first(std::min(kPiece, numbers.size()));
-      if (Status status = sum_piece(piece); !status.ok()) return status;
+      TRY(sum_piece(piece));
       numbers = numbers.subspan(piece.size());
     } while (!numbers.empty());
     return {};
@@ -87,7 +88,7 @@ class TableTeam final : public Team {
   Result<std::vector<std::string>> gather(std::string mine) override {
     std::vector<double> sizes(static_cast<std::size_t>(size_));
     sizes[static_cast<std::size_t>(index())] = static_cast<double>(mine.size());
-    if (Status status = sum(sizes); !status.ok()) return status.error();
+    TRY(sum(sizes));
     // half of the answer is for these pieces and their lengths, half for members that left
     const std::size_t piece = table::kMaxBodyBytes / 2 / sizes.size() - sizeof(std::uint32_t);
     std::vector<std::string> whole(chief() ? sizes.size() : 0);

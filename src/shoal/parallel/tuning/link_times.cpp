@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "shoal/base/timer.h"
+#include "shoal/base/try.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/plan.h"
@@ -30,7 +31,7 @@ table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) 
 // Seconds of a call.
 Result<double> time_of(const table::Table& table, const std::function<Status()>& call) {
   const table::Instant start = table.now();
-  if (Status status = call(); !status.ok()) return status.error();
+  TRY(call());
   return to_seconds(table.now() - start);
 }
 
@@ -54,7 +55,7 @@ class Probe {
   // Does what measure_servers says, but for the release.
   Result<std::vector<double>> run(Team& team) {
     const auto numbers = [this](RowId row, table::Part) { return std::span<float>(numbers_[row]); };
-    if (Status status = table_.create(plan_, numbers, numbers); !status.ok()) return status.error();
+    TRY(table_.create(plan_, numbers, numbers));
     std::vector<double> fastest(plan_.servers);
     for (int prober = 0; prober < std::min(kProbers, team.size()); ++prober) {
       std::vector<double> seen(fastest.size());
@@ -66,7 +67,7 @@ class Probe {
         seen[server] = speed.value();
       }
       // of one number that is not 0, and no worker goes on before it is there
-      if (Status status = team.sum(seen); !status.ok()) return status.error();
+      TRY(team.sum(seen));
       for (std::size_t server = 0; server < seen.size(); ++server)
         fastest[server] = std::max(fastest[server], seen[server]);
     }
@@ -163,7 +164,7 @@ Result<double> least_of(const table::Table& table, Team& team, int calls,
                         const std::function<Status()>& call) {
   double nothing[] = {0}, least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < calls; ++i) {
-    if (Status status = team.sum(nothing); !status.ok()) return status.error();
+    TRY(team.sum(nothing));
     const Result<double> seconds = time_of(table, call);
     if (!seconds.ok()) return seconds;
     least = std::min(least, seconds.value());
@@ -195,7 +196,7 @@ Result<Rates> measure_rates(const table::Table& table, Team& team,
     said[1] = measure_multiply_adds(table, computes);
   }
   if (team.index() == 1) said[2] = question.value() / 2;
-  if (Status status = team.sum(said); !status.ok()) return status.error();
+  TRY(team.sum(said));
   return Rates{.bandwidth = said[0], .latency = said[2], .multiply_adds = said[1]};
 }
 

@@ -8,6 +8,7 @@
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
 #include "shoal/base/timer.h"
+#include "shoal/base/try.h"
 #include "shoal/compat/mxnetg.h"
 
 namespace shoal::parallel {
@@ -73,7 +74,7 @@ Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupS
                                  std::max(own.items, 1.0), static_cast<double>(own.iteration)};
   std::vector<double> all(kNumbers * size);
   std::ranges::copy(said, all.begin() + static_cast<std::ptrdiff_t>(kNumbers) * team.index());
-  if (Status status = team.sum(all); !status.ok()) return status.error();
+  TRY(team.sum(all));
   const auto of = [&](std::size_t worker) {
     return std::span(all).subspan(kNumbers * worker, kNumbers);
   };
@@ -121,8 +122,7 @@ std::string text_of(const Profile& profile) {
 
 Status check_writable(const ProfileFiles& files) {
   for (const std::string& path : {files.groups, files.data_sharding})
-    if (!path.empty())
-      if (Status status = check_writable(path, Code::kUsage); !status.ok()) return status;
+    if (!path.empty()) TRY(check_writable(path, Code::kUsage));
   return {};
 }
 
@@ -138,11 +138,10 @@ Status write(const ProfileFiles& files, const Profile& profile, const table::Ros
     Result<AtomicFile> file = AtomicFile::create(path, Code::kUsage);
     if (!file.ok()) return file.error();
     written.push_back(std::move(file).value());
-    if (Status status = written.back().write(text); !status.ok()) return status;
-    if (Status status = written.back().flush(); !status.ok()) return status;
+    TRY(written.back().write(text));
+    TRY(written.back().flush());
   }
-  for (AtomicFile& file : written)
-    if (Status status = file.commit(); !status.ok()) return status;
+  for (AtomicFile& file : written) TRY(file.commit());
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 
 namespace shoal::parallel {
 
@@ -74,9 +75,7 @@ Result<std::optional<SpeedTuner::Found>> SpeedTuner::find(const End& end, const 
                     ? "; too little would be gained, it stays " + text_of(before)
                     : "");
   if (stays) groups = before;
-  if (end.team.chief() && !stays)
-    if (Status status = write(files_, profile.value(), end.roster); !status.ok())
-      return status.error();
+  if (end.team.chief() && !stays) TRY(write(files_, profile.value(), end.roster));
   Found found{of->scheme, share_weights(groups, speeds)};
   found.scheme->groups = std::move(groups);
   return std::optional(std::move(found));
