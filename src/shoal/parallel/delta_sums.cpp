@@ -57,7 +57,7 @@ Status DeltaSums::apply_all() {
 // If no worker has learned anything the params are what all began with.
 Status DeltaSums::apply(std::size_t part) {
   const Result<std::optional<float>> count = sums_.finish(part);
-  if (!count.ok()) return count.error();
+  TRY(count);
   const float all = count.value().value_or(0);
   if (all <= 0) return {};
   sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / all); });

@@ -122,7 +122,7 @@ class LocalStepsExchange final : public Exchange {
     if (task_.pull_first && side_->pacer.steps() == 1) TRY(take_replies());
     if (side_->pacer.wanted() > side_->pacer.steps()) return true;
     const Result<Verdict> verdict = side_->pacer.judge(side_->iteration());
-    if (!verdict.ok()) return verdict.error();
+    TRY(verdict);
     if (verdict.value() == Verdict::kAnother) return true;
     if (!task_.pull_first) hand_in(verdict.value());
     return false;

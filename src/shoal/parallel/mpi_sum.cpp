@@ -140,7 +140,7 @@ class MpiSum final : public VectorSum {
     const table::Instant from = table_.now();
     std::this_thread::yield();
     waits.add(table_.now() - from);
-    if (!status_.ok()) return status_;
+    TRY(status_);
     TRY(table_.status());
     if (from - since_ < kPatience) return {};
     return Error{Code::kTimeout, str("worker ", table_.worker(), " has waited ", kPatience.count(),

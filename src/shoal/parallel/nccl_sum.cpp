@@ -55,7 +55,7 @@ class NcclSum final : public VectorSum {
     waits.add(table_.now() - from);
     // a worker that was lost breaks NCCL's connections before the table gives it up, and names it
     TRY(table_.status());
-    if (!status_.ok()) return status_;
+    TRY(status_);
     if (from - since_ < kNcclPatience) return {};
     return Error{Code::kTimeout,
                  str("worker ", table_.worker(), " has waited ", kNcclPatience.count(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/timer.h"
+#include "shoal/base/try.h"
 
 namespace shoal::parallel {
 
@@ -13,10 +14,10 @@ Result<Begin> PacerClient::begin(table::Clock clock) {
   if (!task_.paced || granted_ == clock) return Begin::kBegin;
   const Result<std::string> answer =
       ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
-  if (!answer.ok()) return answer.error();
+  TRY(answer);
   if (answer.value().empty()) return Begin::kAgree;
   Result<table::Start> start = table::decode<table::Start>(answer.value());
-  if (!start.ok()) return start.error();
+  TRY(start);
   start_ = start.value();
   if (start_.over) return Begin::kOver;
   granted_ = clock;
@@ -48,12 +49,12 @@ void PacerClient::step_done(double samples) {
 Result<Verdict> PacerClient::judge(table::Clock clock) {
   if (!task_.judged) return Verdict::kPush;
   const Result<std::string> answer = ask(Topic::kJudge, clock, encode(report_));
-  if (!answer.ok()) return answer.error();
+  TRY(answer);
   told_ = report_.steps;
   since_ = table_.now();
   waited_ = waits_.total();
   const auto body = table::decode<table::VerdictBody>(answer.value());
-  if (!body.ok()) return body.error();
+  TRY(body);
   return body.value().verdict;
 }
 

@@ -6,6 +6,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/try.h"
 #include "shoal/layers/factored.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
@@ -91,7 +92,7 @@ class Run {
       find_start();
     for (;;) {
       const Result<bool> stays = job_.prepare(how_.iteration, end_of_phase(), scheme_);
-      if (!stays.ok()) return stays.error();
+      TRY(stays);
       if (!stays.value()) return left(how_.iteration);
       agree_on_phase();
       Result<Ending> ending = run_segment();
@@ -163,7 +164,7 @@ class Run {
     if (ending.ok() &&
         (ending.value() == Ending::kContinues || ending.value() == Ending::kRegroups)) {
       Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
-      if (!memory.ok()) return memory.error();
+      TRY(memory);
       memory_ = std::move(memory).value();
       ending = next_segment(solver, ending.value());
       if (ending.ok() && ending.value() == Ending::kContinues) releases.not_needed();
@@ -180,7 +181,7 @@ class Run {
     if (ending.value() == Ending::kContinues) return ending;
     if (ending.value() == Ending::kLeft) return left(solver.iteration());
     const Status status = job_.finish(solver.iteration(), solver.iteration() - first_, scheme_);
-    if (!status.ok()) return status.error();
+    TRY(status);
     return ending;
   }
 
@@ -211,7 +212,7 @@ class Run {
                    .phase_end = end_of_phase(),
                    .within = within,
                    .scheme = scheme_});
-    if (!result.ok()) return result.error();
+    TRY(result);
     const SegmentStart& start = result.value();
     if (start.ending != Ending::kContinues) return start.ending;
     if (start.found) phases_[phase().search ? phase_ : phase_ + 1].scheme = *start.found;

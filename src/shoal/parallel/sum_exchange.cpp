@@ -127,7 +127,7 @@ class SumExchange final : public Exchange {
       const std::size_t part = (of + i) % parts_.size();
       if (part != of && !sums_.is_there(part)) continue;
       const Result<std::optional<float>> weight = sums_.finish(part);
-      if (!weight.ok()) return weight.error();
+      TRY(weight);
       if (weight.value() && take(part, *weight.value())) due.push_back(part);
     }
     return look(due);

@@ -80,7 +80,7 @@ class TableExchange final : public Exchange {
     side_->step_done();
     if (!side_->task.judged) return false;
     const Result<table::Verdict> verdict = side_->pacer.judge(side_->iteration());
-    if (!verdict.ok()) return verdict.error();
+    TRY(verdict);
     skipped_ = skipped_ || verdict.value() == table::Verdict::kDrop;
     push_rest();
     return false;

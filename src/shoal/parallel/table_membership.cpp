@@ -170,7 +170,7 @@ class TableMembership final : public JobMembership {
     auto searched =
         tuner_.find({*team_, table_.roster(), end.scheme, share_.weights, end.iteration, end.items},
                     end.phase, end.next);
-    if (!searched.ok()) return searched.error();
+    TRY(searched);
     SegmentStart start;
     table::SegmentBody body{.clock = end.iteration};
     if (end.next || end.within) body.phase_end = end.phase_end;
@@ -185,7 +185,7 @@ class TableMembership final : public JobMembership {
     if (start.ending == Ending::kDone) return start;
     if (generation_ == 0) body.bandwidths = options_.bandwidths;
     const Result<bool> stays = regroup(std::move(body));
-    if (!stays.ok()) return stays.error();
+    TRY(stays);
     if (!stays.value()) start.ending = Ending::kLeft;
     const table::RosterBody& roster = table_.roster();
     if (roster.generation != generation_) return start;

@@ -111,7 +111,7 @@ Status TableSide::create() {
 Status TableSide::first_read(const table::Plan& plan) {
   if (task.is_planned()) {
     const Result<double> seconds = measure_exchange(table, plan);
-    if (!seconds.ok()) return seconds.error();
+    TRY(seconds);
     pacer.exchange_takes(seconds.value());
   }
   const bool gradients = task.contribution == ContributionKind::kGradient;
@@ -185,7 +185,7 @@ Result<Permission> TableSide::wait_to_begin(std::int64_t iteration, Exchange& ex
   if (!task.paced) return Permission{Begin::kBegin, iteration};
   TRY(task.asks_early ? create() : exchange.settle(Settle::kOwn));
   const Result<Begin> begin = pacer.begin(iteration);
-  if (!begin.ok()) return begin.error();
+  TRY(begin);
   if (begin.value() == Begin::kBegin && pacer.start().reread &&
       task.contribution != ContributionKind::kWeights)
     TRY(read(next()));

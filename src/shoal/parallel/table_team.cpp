@@ -53,7 +53,7 @@ class TableTeam final : public Team {
     else if (mine != Action::kNone)
       table_.tell(Topic::kPause, iteration, encode(want_of(mine)));
     const Result<Want> want = table_.start(iteration);
-    if (!want.ok()) return want.error();
+    TRY(want);
     return action_of(want.value());
   }
 
@@ -63,9 +63,9 @@ class TableTeam final : public Team {
                                : last ? table::Meeting::kGeneration
                                       : table::Meeting::kPause;
     const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, encode(why));
-    if (!answer.ok()) return answer.error();
+    TRY(answer);
     const Result<Want> want = table::decode<Want>(answer.value());
-    if (!want.ok()) return want.error();
+    TRY(want);
     return action_of(want.value());
   }
 
@@ -96,7 +96,7 @@ class TableTeam final : public Team {
     do {
       const Result<std::vector<std::string>> pieces =
           gather_piece(mine.substr(std::min(at, mine.size()), piece));
-      if (!pieces.ok()) return pieces.error();
+      TRY(pieces);
       // what a member left behind is whole in each answer
       for (std::size_t member = 0; member < whole.size(); ++member)
         if (at == 0 || sizes[member] > 0) whole[member] += pieces.value()[member];
@@ -116,7 +116,7 @@ class TableTeam final : public Team {
         piece += std::string_view(chiefs).substr(whole.size(), table::kMaxBodyBytes - kSize);
       }
       const Result<std::string> answer = table_.ask(Topic::kShare, rounds_++, std::move(piece));
-      if (!answer.ok()) return answer.error();
+      TRY(answer);
       const std::string_view said = answer.value();
       const std::uint64_t size = said.size() < kSize ? 0 : get_le<std::uint64_t>(said);
       if (said.size() < kSize || (said.size() == kSize && whole.size() < size))
@@ -149,7 +149,7 @@ class TableTeam final : public Team {
   Status sum_piece(std::span<double> numbers) {
     const Result<std::string> answer =
         table_.ask(Topic::kSum, rounds_++, table::numbers_to_bytes(numbers));
-    if (!answer.ok()) return answer.error();
+    TRY(answer);
     const std::size_t wanted = numbers.size() * sizeof(double);
     if (answer.value().size() != wanted) return broken("sum", wanted, answer.value().size());
     std::ranges::copy(table::bytes_to_numbers(answer.value()), numbers.begin());
@@ -158,7 +158,7 @@ class TableTeam final : public Team {
 
   Result<std::vector<std::string>> gather_piece(std::string mine) {
     Result<std::string> answer = table_.ask(Topic::kGather, rounds_++, std::move(mine));
-    if (!answer.ok()) return answer.error();
+    TRY(answer);
     std::vector<std::string> parts;
     std::string_view rest = answer.value();
     while (!rest.empty()) {

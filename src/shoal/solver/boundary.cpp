@@ -14,7 +14,7 @@ Status Boundary::pass() {
   agreed_at_ = progress_.iteration;
   if (core_.apart()) return stop_for_others();
   const Result<Action> action = team_.agree(progress_.iteration, core_.asked());
-  if (!action.ok()) return action.error();
+  TRY(action);
   const bool due =
       progress_.falls_on(param_.snapshot()) && progress_.iteration > progress_.started_iteration;
   if (due && action.value() != Action::kSnapshot && action.value() != Action::kRequeue)
@@ -33,21 +33,21 @@ Status Boundary::stop_for_others() {
   for (;; mine = Action::kNone) {
     if (mine == Action::kLeave) {
       const Result<bool> left = leave();
-      if (!left.ok()) return left.error();
+      TRY(left);
       if (left.value()) return {};
       mine = Action::kNone;
     }
     bool last = mine != Action::kNone && mine != Action::kSnapshot;
     if (mine == Action::kNone || core_.policy.in_step) {
       const Result<Action> action = team_.agree(progress_.iteration, mine);
-      if (!action.ok()) return action.error();
+      TRY(action);
       if (action.value() == Action::kNone) return {};
       last = action.value() != Action::kSnapshot;
       mine = Action::kNone;
     }
     TRY(updater_.settle(Settle::kOwn));
     const Result<Action> action = team_.meet(progress_.iteration, mine, false, last);
-    if (!action.ok()) return action.error();
+    TRY(action);
     if (Status status = act(action.value()); !status.ok() || ending_) return status;
   }
 }
@@ -65,7 +65,7 @@ Status Boundary::end_apart() {
   while (!ending_) {
     TRY(updater_.settle(Settle::kOwn));
     const Result<Action> action = team_.meet(progress_.iteration, Action::kNone, true, true);
-    if (!action.ok()) return action.error();
+    TRY(action);
     if (action.value() == Action::kNone) return {};
     TRY(act(action.value()));
   }
@@ -77,14 +77,14 @@ Result<bool> Boundary::wants_last_snapshot() {
   bool wants = param_.snapshot_after_train() && !snapshots_.is_written();
   if (!core_.apart() || !param_.snapshot_after_train()) return wants;
   const Result<std::string> shared = team_.share(wants ? "yes" : "");
-  if (!shared.ok()) return shared.error();
+  TRY(shared);
   return shared.value() == "yes";
 }
 
 Result<std::optional<std::int64_t>> Boundary::wait_to_begin() {
   while (!ending_) {
     const Result<Permission> permission = updater_.wait_to_begin(progress_.iteration);
-    if (!permission.ok()) return permission.error();
+    TRY(permission);
     if (permission.value().begin == Begin::kBegin)
       return std::optional(permission.value().rate_iteration);
     if (permission.value().begin == Begin::kOver) break;

@@ -80,12 +80,12 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     const bool update = how != StepEnd::kSkip;
     for (const auto& exchange : exchanges_) {
       const Result<double> squares = exchange->hand_in(update);
-      if (!squares.ok()) return squares.error();
+      TRY(squares);
       all.squares += squares.value();
     }
     const Status status =
         each([&](Exchange& exchange) { return exchange.apply(update, all.squares); });
-    if (!status.ok()) return status.error();
+    TRY(status);
     return StepOutcome::kApplied;
   }
 
@@ -93,7 +93,7 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     bool another = false;
     for (const auto& exchange : exchanges_) {
       const Result<bool> one = exchange->another_step();
-      if (!one.ok()) return one;
+      TRY(one);
       another = another || one.value();
     }
     return another;

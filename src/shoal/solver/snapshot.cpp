@@ -51,7 +51,7 @@ class FileSet {
       return Error{Code::kSnapshot,
                    str(path, " would have ", size, " bytes; protobuf can hold less than 2 GiB")};
     Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
-    if (!file.ok()) return file.error();
+    TRY(file);
     Sink sink(file.value());
     {
       pb::io::CopyingOutputStreamAdaptor stream(&sink, kBlock);
@@ -69,7 +69,7 @@ class FileSet {
              Manifest& manifest) {
     if (format == SnapshotFormat::kBinary) return add(path, message, manifest);
     Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
-    if (!file.ok()) return file.error();
+    TRY(file);
     TRY(write_hdf5(message, file.value()));
     TRY(file.value().flush());
     const std::string& written = file.value().temporary();
@@ -84,7 +84,7 @@ class FileSet {
 
   Status add(const std::string& path, const std::string& text) {
     Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
-    if (!file.ok()) return file.error();
+    TRY(file);
     TRY(file.value().write(text));
     TRY(file.value().flush());
     files_.push_back({path, std::move(file).value()});
@@ -289,7 +289,7 @@ Status write_model(const std::string& path, NetParameter model, SnapshotFormat f
   model = without_origins(std::move(model));
   if (format == SnapshotFormat::kBinary) return write_binary(model, path, Code::kSnapshot);
   Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
-  if (!file.ok()) return file.error();
+  TRY(file);
   TRY(write_hdf5(model, file.value()));
   return file.value().commit();
 }

@@ -348,7 +348,7 @@ Status Snapshots::gather_states(RunState& run) {
   if (!core_.in_team()) return {};
   const Result<std::vector<std::string>> states =
       team_.gather(member_state(run).SerializeAsString());
-  if (!states.ok()) return states.error();
+  TRY(states);
   for (std::size_t i = 1; i < states.value().size(); ++i)
     if (!run.add_member()->ParseFromString(states.value()[i]))
       return Error{

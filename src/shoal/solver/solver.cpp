@@ -120,7 +120,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   }
   if (ending.value() == Ending::kLeft) return ending;
   const Result<bool> last = parts_->boundary.wants_last_snapshot();
-  if (!last.ok()) return last.error();
+  TRY(last);
   if (last.value()) TRY(snapshot());
   if (ending.value() != Ending::kDone) {
     // other workers may wait for this one's part in a sum
@@ -160,7 +160,7 @@ Status Solver::finish() {
   if (at_.falls_on(core_.param.display())) {
     pass_ = core_.recipe.iter_size;  // the updater has no part in this pass
     const Result<float> loss = core_.net->forward();
-    if (!loss.ok()) return loss.error();
+    TRY(loss);
     note_loss(loss.value());
     LOG(INFO) << "Iteration " << at_.iteration << ", loss = " << at_.smoothed_loss();
     if (!std::isfinite(loss.value()))
@@ -177,7 +177,7 @@ Result<Ending> Solver::step(std::int64_t n) {
   const Status done = n > 0 ? iterate_until(at_.iteration + n) : Status();
   // an error of an iteration before comes first
   TRY(catch_up(0));
-  if (!done.ok()) return done.error();
+  TRY(done);
   return parts_->boundary.ending().value_or(Ending::kDone);
 }
 
@@ -186,7 +186,7 @@ Status Solver::iterate_until(std::int64_t end) {
   TRY(boundary.enter());
   while (!boundary.ending() && at_.iteration < end) {
     const Result<std::optional<std::int64_t>> may_begin = boundary.wait_to_begin();
-    if (!may_begin.ok()) return may_begin.error();
+    TRY(may_begin);
     if (!may_begin.value()) break;
     at_.rate_iteration = *may_begin.value();
     if (at_.falls_on(core_.param.test_interval()) &&
@@ -221,7 +221,7 @@ Status Solver::iterate(bool ahead) {
   for (bool first = true;; first = false) {
     TRY(ahead ? queue_step() : local_step(first));
     const Result<bool> another = core_.updater->another_step();
-    if (!another.ok()) return another.error();
+    TRY(another);
     if (another.value()) continue;
     parts_->reporter.mark(Meter::Mark::kEnd);
     return {};
@@ -256,7 +256,7 @@ Status Solver::catch_up(std::uint64_t left) {
     }
     const std::int64_t end = at_.iteration;
     const Result<RunAhead::Place> before = ahead.go_back();
-    if (!before.ok()) return before.error();
+    TRY(before);
     at_.iteration = before.value().iteration;
     at_.steps = before.value().steps;
     parts_->last.keep();
@@ -277,7 +277,7 @@ Status Solver::local_step(bool first) {
   parts_->reporter.mark(Meter::Mark::kStep);
   const float before = last_loss_;
   const Result<bool> finished = run_passes();
-  if (!finished.ok()) return finished.error();
+  TRY(finished);
   if (!finished.value()) {
     if (first) parts_->reporter.display(false);
     return {};
@@ -319,7 +319,7 @@ Result<bool> Solver::run_passes() {
 Status Solver::apply() {
   const bool warn_only = core_.param.on_nan() == SolverParameter::WARN;
   Result<StepOutcome> outcome = core_.updater->end_step(StepEnd::kUpdate);
-  if (!outcome.ok()) return outcome.error();
+  TRY(outcome);
   if (outcome.value() == StepOutcome::kApplied) return {};
   if (const Result<bool> verdict = parts_->non_finite.judge("a gradient"); !verdict.ok())
     return verdict.error();

@@ -115,7 +115,7 @@ Status Tester::run_batches(int index, std::vector<TestScore>& scores, double& lo
     if (boundary_.ending()) return {};
     TRY(team_.status());
     const Result<float> batch_loss = net.forward();
-    if (!batch_loss.ok()) return batch_loss.error();
+    TRY(batch_loss);
     loss += batch_loss.value() / batches;
     if (b == 0) scores = empty_scores(net);
     add_outputs(net, scores);

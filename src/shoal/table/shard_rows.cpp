@@ -78,7 +78,7 @@ Result<ShardRow*> ShardRows::row_of(RowId row, const auto&... what) const {
 
 Status ShardRows::init(const Init& init, Outbox& out) {
   const Result<ShardRow*> found = row_of(init.row, "worker 0's Init");
-  if (!found.ok()) return found.error();
+  TRY(found);
   ShardRow& row = *found.value();
   const auto wrong = broken_with("worker 0's Init of row ", init.row);
   const int part = static_cast<int>(init.part), kept = optim::histories(plan_.rule.rule);
@@ -144,7 +144,7 @@ Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
   if (worker != writer)
     return broken(push_named(worker, push), " is of a row that worker ", writer, " alone writes");
   const Result<Values> numbers = numbers_of(worker, push);
-  if (!numbers.ok()) return numbers.error();
+  TRY(numbers);
   TRY(check_finite(worker, push, numbers.value()));
   written(push.row)->push(push, out);
   return {};
@@ -156,13 +156,13 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   if (written(push.row)) return push_written(worker, push, out);
   const Result<ShardRow*> found =
       row_of(push.row, "worker ", worker, "'s push at clock ", push.clock);
-  if (!found.ok()) return found.error();
+  TRY(found);
   ShardRow& row = *found.value();
   TRY(check_push(worker, row, push));
   const Clock next = row.pushed(worker);
   Result<Values> numbers =
       numbers_of(worker, push, push.clock == next ? row.push_state(worker) : CodecState());
-  if (!numbers.ok()) return numbers.error();
+  TRY(numbers);
   if (push.clock > next) {
     ++keeps_.counters.early;
     out.push_back({worker, NeedPush{push.row, next, plan_.generation}});
@@ -203,7 +203,7 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
   }
   const Result<ShardRow*> found =
       row_of(get.row, "worker ", worker, "'s read at clock ", get.clock);
-  if (!found.ok()) return found.error();
+  TRY(found);
   ShardRow& row = *found.value();
   if (!is_ready()) return wrong(" comes before worker 0 sent all weights");
   if (get.part != Part::kWeights) {

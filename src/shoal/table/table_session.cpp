@@ -42,7 +42,7 @@ Error wrong_plan(const std::string& words) {
 Status TableSession::begin(const Plan& plan) {
   if (const std::string wrong = validate(plan); !wrong.empty()) return wrong_plan(wrong);
   const auto scheme = maker_(plan.scheme);
-  if (!scheme.ok()) return scheme.error();
+  TRY(scheme);
   start_ = {plan.start_of(worker()), scheme.value()->task.paced, scheme.value()->bounded()};
   retire_ = Retire{start_.first, plan.generation};
   waited_for_ = scheme.value()->waits_for_others;
@@ -56,7 +56,7 @@ Status TableSession::create(const Plan& plan, const Source& initial,
   const bool is_chief = worker() == 0;
   const std::string mine = compares_ ? describe(plan) : "";
   const auto chiefs = ask(Topic::kBarrier, all_drained(plan.generation), is_chief ? mine : "");
-  if (!chiefs.ok()) return chiefs.error();
+  TRY(chiefs);
   if (compares_ && chiefs.value() != mine)
     return wrong_plan(
         difference(str("worker ", worker()), mine, "worker 0", chiefs.value(), "plans"));
@@ -73,9 +73,9 @@ Result<bool> TableSession::regroup(const SegmentBody& end) {
   enter();
   TRY(settle());
   const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
-  if (!answer.ok()) return answer.error();
+  TRY(answer);
   Result<RosterBody> next = decode<RosterBody>(answer.value());
-  if (!next.ok()) return next.error();
+  TRY(next);
   know(std::move(next).value());
   return true;
 }
@@ -112,7 +112,7 @@ Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body
     return (answer = heard.take_answer(topic, clock, part)).has_value();
   };
   const Status status = wait_to_hear(answered, "for the other workers for", "");
-  if (!status.ok()) return status.error();
+  TRY(status);
   return *std::move(answer);
 }
 
@@ -123,7 +123,7 @@ Result<Want> TableSession::start(Clock clock) {
     return (want = heard.start(clock)).has_value();
   };
   const Status status = wait_to_hear(may_start, "for", ", for all workers to agree on a pause");
-  if (!status.ok()) return status.error();
+  TRY(status);
   return *want;
 }
 

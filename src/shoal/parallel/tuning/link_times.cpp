@@ -63,7 +63,7 @@ class Probe {
         if (team.index() != prober || process.server < 0 || process.worker == prober) continue;
         const auto server = static_cast<std::size_t>(process.server);
         const Result<double> speed = measure(server);
-        if (!speed.ok()) return speed.error();
+        TRY(speed);
         seen[server] = speed.value();
       }
       // of one number that is not 0, and no worker goes on before it is there
@@ -86,7 +86,7 @@ class Probe {
     double least = std::numeric_limits<double>::infinity(), sum = 0;
     for (int reading = -1; reading < kReadings && sum < kLong; ++reading) {
       const Result<double> seconds = time_of_reading(table_, plan_, rows);
-      if (!seconds.ok()) return seconds.error();
+      TRY(seconds);
       if (reading < 0) continue;  // the way is warm when it counts
       least = std::min(least, seconds.value());
       sum += seconds.value();
@@ -123,10 +123,10 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan) {
   Result<double> seconds = 0.0;
   for (int worker = 0; worker < plan.workers; ++worker) {
     if (worker == table.worker()) seconds = time_of_reading(table, plan, sample.rows);
-    if (!seconds.ok()) return seconds;
+    TRY(seconds);
     const Result<std::string> all =
         table.ask(table::Topic::kBarrier, table::end_of_turn(plan.generation, worker), {});
-    if (!all.ok()) return all.error();
+    TRY(all);
   }
   return seconds.value() / sample.share;
 }
@@ -166,7 +166,7 @@ Result<double> least_of(const table::Table& table, Team& team, int calls,
   for (int i = 0; i < calls; ++i) {
     TRY(team.sum(nothing));
     const Result<double> seconds = time_of(table, call);
-    if (!seconds.ok()) return seconds;
+    TRY(seconds);
     least = std::min(least, seconds.value());
   }
   return least;
@@ -182,12 +182,12 @@ Result<Rates> measure_rates(const table::Table& table, Team& team,
   double nothing[] = {0};
   const Result<double> question =
       least_of(table, team, kQuestions, [&] { return team.sum(nothing); });
-  if (!question.ok()) return question.error();
+  TRY(question);
   const Result<double> gather = least_of(table, team, kGathers, [&]() -> Status {
     const auto all = team.gather(team.chief() ? "" : std::string(each, '\0'));
     return all.ok() ? Status() : Status(all.error());
   });
-  if (!gather.ok()) return gather.error();
+  TRY(gather);
   // each number is of one worker
   double said[3] = {};
   if (team.chief()) {

@@ -136,7 +136,7 @@ Status write(const ProfileFiles& files, const Profile& profile, const table::Ros
   for (const auto& [path, text] : wanted) {
     if (path.empty()) continue;
     Result<AtomicFile> file = AtomicFile::create(path, Code::kUsage);
-    if (!file.ok()) return file.error();
+    TRY(file);
     written.push_back(std::move(file).value());
     TRY(written.back().write(text));
     TRY(written.back().flush());

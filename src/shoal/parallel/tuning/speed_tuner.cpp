@@ -45,7 +45,7 @@ Result<Profile> SpeedTuner::measure(const End& end, const GroupSearch& search) c
 
 Result<std::optional<SpeedTuner::Found>> SpeedTuner::find_shares(const End& end) const {
   const Result<Profile> profile = measure(end, {});
-  if (!profile.ok()) return profile.error();
+  TRY(profile);
   const std::vector<double>& speeds = profile.value().speeds;
   std::vector<double> before = end.weights;
   if (before.empty()) before.assign(speeds.size(), 1);
@@ -64,7 +64,7 @@ Result<std::optional<SpeedTuner::Found>> SpeedTuner::find(const End& end, const 
   if (!again && speedometer_.iterations() > 0)
     exchange_ = speedometer_.seconds() - speedometer_.busy();
   const Result<Profile> profile = measure(end, *of->search);
-  if (!profile.ok()) return profile.error();
+  TRY(profile);
   if (again == (profile.value().least >= phase.end)) return std::optional<Found>();
   const std::vector<double>& speeds = profile.value().speeds;
   const Groups& before = end.scheme.groups;

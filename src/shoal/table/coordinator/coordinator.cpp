@@ -63,7 +63,7 @@ Status Coordinator::next_scheme(Rank rank, const Ask& ask) {
     return job_.members.broken(rank, " says what scheme is next, and only worker 0 may");
   if (ask.clock <= scheme_generation_) return {};
   const auto scheme = maker_(ask.body);
-  if (!scheme.ok()) return scheme.error();
+  TRY(scheme);
   scheme_generation_ = ask.clock;
   job_.regrouping.plans(scheme.value()->spec());
   if (std::exchange(paced_, ask.body) == ask.body && ask.clock > 0)

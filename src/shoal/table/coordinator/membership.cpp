@@ -1,5 +1,6 @@
 #include "shoal/table/coordinator/membership.h"
 
+#include "shoal/base/try.h"
 #include "shoal/table/coordinator/difference.h"
 
 namespace shoal::table {
@@ -8,7 +9,7 @@ namespace shoal::table {
 
 Status Membership::join(Rank rank, const Ask& ask) {
   Result<JoinBody> body = decode<JoinBody>(ask.body);
-  if (!body.ok()) return body.error();
+  TRY(body);
   if (body.value().rank != rank)
     return broken("the process of rank ", rank, " asks to join as rank ", body.value().rank);
   if (ended_) {

@@ -44,7 +44,7 @@ Status FrameReader::took(std::size_t bytes) {
     const Result<bool> more = part_ == Part::kHeader   ? read_header()
                               : part_ == Part::kFields ? read_fields()
                                                        : read_numbers();
-    if (!more.ok()) return more.error();
+    TRY(more);
     if (!more.value()) return {};
   }
 }
@@ -54,7 +54,7 @@ Result<bool> FrameReader::read_header() {
   if (bytes.size() >= 4) TRY(check_magic(bytes));
   if (bytes.size() < kHeaderSize) return false;
   const Result<Header> header = decode_header(bytes, stage_);
-  if (!header.ok()) return header.error();
+  TRY(header);
   header_ = header.value();
   crc_ = crc_of_header(bytes);
   begin_ += kHeaderSize;
@@ -78,7 +78,7 @@ Result<bool> FrameReader::read_fields() {
   left_ = header_.length - size;
   if (left_ == 0) TRY(check_crc(header_, crc_));
   Result<Message> message = decode_fields(header_, bytes.substr(0, header_.field_bytes()));
-  if (!message.ok()) return message.error();
+  TRY(message);
   message_ = std::move(message).value();
   part_ = Part::kNumbers;
   if (header_.lent) return read_lent(bytes.substr(header_.field_bytes()));
@@ -104,7 +104,7 @@ std::span<std::byte> FrameReader::place_of(std::size_t bytes) {
 
 Result<bool> FrameReader::read_lent(std::string_view where) {
   const Result<std::span<const std::byte>> lent = borrow(decode_lent(where));
-  if (!lent.ok()) return lent.error();
+  TRY(lent);
   const std::span<const std::byte> bytes = lent.value();
   Payload* const payload = payload_of(message_);
   if (std::shared_ptr<const void> owner = keep(message_)) {

@@ -7,6 +7,7 @@
 #include "shoal/base/hmac.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/asio.h"
 #include "shoal/table/link/handshake.h"
@@ -154,7 +155,7 @@ Handover::~Handover() { memory_->reclaim(); }
 
 Result<std::shared_ptr<Handover>> Handover::create(IoThreads& threads, const std::string& token) {
   Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::create(kBytes);
-  if (!memory.ok()) return memory.error();
+  TRY(memory);
   const Strand strand(threads);
   const auto made = std::make_shared<Handover>(strand, token, memory.value());
   const auto acceptor =

@@ -84,7 +84,7 @@ Status ServiceOverTcp::begin() {
   Result<Listener> listener =
       Listener::create(threads_, options.bind, options.port, process_.self, process_.link_options(),
                        [this](const PeerName& peer) { return admit(peer); });
-  if (!listener.ok()) return listener.error();
+  TRY(listener);
   listener_ = std::move(listener).value();
   if (!host_) coordinator_->dial(options.coordinator);
   TRY(join());

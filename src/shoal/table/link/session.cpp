@@ -2,6 +2,7 @@
 
 #include <netinet/tcp.h>
 
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 
 namespace shoal::table {
@@ -102,7 +103,7 @@ Status Session::shake(const Message& message) {
     return {};
   }
   Result<Handshake::Step> step = handshake_.take(message);
-  if (!step.ok()) return step.error();
+  TRY(step);
   if (step.value().peer) return open(std::move(step).value());
   if (step.value().answer) queue_.push_back(std::move(*step.value().answer));
   write();
@@ -113,7 +114,7 @@ Status Session::open(Handshake::Step last) {
   last.peer->address = std::move(peer_.address);
   peer_ = *std::move(last.peer);
   const Result<LinkOwner*> owner = opening_.admit(peer_);
-  if (!owner.ok()) return owner.error();
+  TRY(owner);
   if (state_ != State::kHandshake) return {};
   owner_ = owner.value();
   state_ = State::kOpen;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shoal/base/try.h"
 #include "shoal/table/broken.h"
 
 namespace shoal::table {
@@ -40,7 +41,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(std::size_t bytes) {
   if (::ftruncate(file.number(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate");
   if (::fcntl(file.number(), F_ADD_SEALS, kSeals) != 0) return failed("seals");
   Result<Mapping> mapping = map(file, bytes, PROT_READ | PROT_WRITE);
-  if (!mapping.ok()) return mapping.error();
+  TRY(mapping);
   return std::make_shared<SharedMemory>(std::move(file), std::move(mapping).value());
 }
 
@@ -105,7 +106,7 @@ Result<BorrowedMemory> BorrowedMemory::create(const Descriptor& file, std::size_
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return broken("the memory that was offered could become shorter");
   Result<Mapping> mapping = map(file, bytes, PROT_READ);
-  if (!mapping.ok()) return mapping.error();
+  TRY(mapping);
   return BorrowedMemory(std::move(mapping).value());
 }
 

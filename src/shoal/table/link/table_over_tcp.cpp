@@ -111,7 +111,7 @@ Status TableOverTcp::install(const Plan& plan, const Source& initial,
 
 Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
   const Result<bool> known = TableSession::regroup(end);
-  if (!known.ok()) return known.error();
+  TRY(known);
   worker_ = roster().processes[process_.options.rank].worker;
   if (worker_ < 0) {
     process_.leave();
@@ -126,7 +126,7 @@ Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
   coordinator_.end(clock);
   const Result<std::string> answer =
       ask(Topic::kLeave, clock, encode(LeaveBody{true, std::move(state)}));
-  if (!answer.ok()) return answer.error();
+  TRY(answer);
   const bool may_go = decode_may_leave(answer.value());
   if (may_go) process_.leave();
   return may_go;
@@ -281,7 +281,7 @@ Status TableOverTcp::handle(int server, const Message& message) {
     return {};
   }
   const Result<bool> taken = client_->take(server, message);
-  if (!taken.ok()) return taken.error();
+  TRY(taken);
   if (taken.value()) arrived(std::get<RowMessage>(message).row);
   if (std::holds_alternative<NeedPush>(message)) pump(server);
   return {};

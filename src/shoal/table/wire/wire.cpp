@@ -255,7 +255,7 @@ Result<Message> decode(std::string_view frame, Stage stage) {
   if (frame.size() < kHeaderSize)
     return broken("A frame ends after ", frame.size(), " bytes, inside its header.");
   const Result<Header> header = decode_header(frame, stage);
-  if (!header.ok()) return header.error();
+  TRY(header);
   const std::string_view rest = frame.substr(kHeaderSize);
   if (rest.size() != header.value().length)
     return broken("A ", entry_of(header.value()).name, " has ", rest.size(),
@@ -266,7 +266,7 @@ Result<Message> decode(std::string_view frame, Stage stage) {
                   " has its numbers in the memory of a machine, and came without it.");
   Result<Message> message =
       decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
-  if (!message.ok()) return message;
+  TRY(message);
   if (const auto bytes = std::as_bytes(std::span(rest).subspan(header.value().field_bytes()));
       !bytes.empty())
     std::ranges::copy(bytes, allocate(*payload_of(message.value()), bytes.size()).begin());
