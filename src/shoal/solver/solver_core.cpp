@@ -7,8 +7,8 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
-#include "shoal/ops/tuning.h"
 #include "shoal/base/try.h"
+#include "shoal/ops/tuning.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/hdf5_model.h"
 #include "shoal/proto/io.h"
