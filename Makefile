@@ -128,7 +128,8 @@ TABLE_SUPPORT := coordinator_rig faulty_link history job_over_tcp links messages
             simulated_cluster simulated_worker draw_case unreliable_link
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,\
                main base/bytes_test $(TABLE_TESTS:%=table/%_test) $(addprefix support/,$(TABLE_SUPPORT)))
-FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp \
+FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire src/shoal/table/scheme) \
+            src/shoal/table/plan.cpp \
             src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN_asan := address -fsanitize=undefined -fno-sanitize-recover=undefined
 SAN_tsan := thread -Wno-tsan

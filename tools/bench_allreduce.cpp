@@ -70,7 +70,7 @@ table::Plan plan_of(Way way) {
   return {.workers = processes,
           .servers = processes,
           .rule = {},
-          .scheme = "ssp 0",
+          .scheme = {},
           .rows = parallel::rows_of(way, count(), 0, servers)};
 }
 

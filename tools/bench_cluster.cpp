@@ -96,7 +96,7 @@ table::Plan plan_of(const Layers& layers, int workers) {
   table::Plan plan{.workers = static_cast<std::uint16_t>(workers),
                    .servers = static_cast<std::uint16_t>(FLAGS_servers),
                    .rule = {.momentum = 0.9f},
-                   .scheme = FLAGS_scheme,
+                   .scheme = or_throw(table::parse_scheme(FLAGS_scheme)),
                    .rows = {}};
   for (std::uint32_t layer = 0; layer < layers.size(); ++layer)
     for (const std::uint32_t length : layers[layer])

@@ -104,7 +104,7 @@ table::ServiceOptions service_options() {
 }
 
 table::Plan plan_of(const table::RosterBody& roster) {
-  table::Plan plan{.workers = 0, .servers = 0, .rule = {}, .scheme = "ssp 0", .rows = {}};
+  table::Plan plan{.workers = 0, .servers = 0, .rule = {}, .scheme = {}, .rows = {}};
   for (const auto& process : roster.processes) {
     plan.workers = static_cast<std::uint16_t>(plan.workers + (process.worker >= 0));
     plan.servers = static_cast<std::uint16_t>(plan.servers + (process.server >= 0));

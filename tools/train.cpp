@@ -100,7 +100,7 @@ void check_flags(const std::vector<std::string>& words) {
 // Checks that --pace_json has something to show.
 void check_pace(const parallel::JobSpec& job, const parallel::Place& place) {
   if (FLAGS_pace_json.empty()) return;
-  const auto decides = [](const auto& phase) { return phase.scheme.words().starts_with("esync"); };
+  const auto decides = [](const auto& phase) { return phase.scheme.name == "esync"; };
   if (place.distributed() && std::ranges::any_of(job.phases, decides)) return;
   throw ConfigError(Code::kUsage, "--pace_json=", FLAGS_pace_json,
                     ": there is nothing to write in it, since ",

@@ -41,8 +41,7 @@ Worker make_worker(SolverParameter param, int index, int workers, table::Table& 
   options.share = {.client = index, .clients = workers, .replica = 0, .replicas = 1};
   options.action = std::move(action);
   options.make_updater = [&](Net& net) {
-    return parallel::make_table_updater(param, net, table,
-                                        {.name = "job", .scheme = "tried", .maker = maker});
+    return parallel::make_table_updater(param, net, table, {.name = "job", .maker = maker});
   };
   worker.solver = std::make_unique<Solver>(param, options);
   return worker;

@@ -10,6 +10,7 @@
 #include "shoal/parallel/exchange_choice.h"
 #include "shoal/table/placement.h"
 #include "support/exchange_job.h"
+#include "support/schemes.h"
 
 namespace shoal::test::collectives_test {
 namespace {

@@ -4,6 +4,7 @@
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange_choice.h"
 #include "support/exchange_job.h"
+#include "support/schemes.h"
 
 namespace shoal::test::delta_sums_test {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "shoal/parallel/exchange_choice.h"
 #include "support/exchange_job.h"
+#include "support/schemes.h"
 
 namespace shoal::test::exchange_forecast_test {
 namespace {

@@ -13,6 +13,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/table/scheme.h"
+#include "support/schemes.h"
 #include "support/still_table.h"
 
 namespace shoal::test::factor_orders_test {

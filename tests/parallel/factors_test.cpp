@@ -12,6 +12,7 @@
 #include "shoal/table/shard.h"
 #include "support/exchange_job.h"
 #include "support/regression.h"
+#include "support/schemes.h"
 
 namespace shoal::test::factors_test {
 namespace {

@@ -12,6 +12,7 @@
 #include "support/data_files.h"
 #include "support/forwarding_table.h"
 #include "support/job.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::global_momentum_test {
@@ -136,7 +137,7 @@ TEST(GlobalMomentum, OfWorkersWithDifferentNumbersOfSteps) {
                       .global_rate = 0.8F,
                       .global_momentum = 0.6F,
                       .global_nesterov = nesterov};
-      const auto maker = [&](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
+      const auto maker = [&](const table::SchemeSpec&) -> Result<std::unique_ptr<table::Scheme>> {
         return std::unique_ptr<table::Scheme>(
             std::make_unique<table::InStep>(table::SchemeSpec{.name = "assigned"}, task,
                                             [] { return std::make_unique<Unequal>(); }));
@@ -278,7 +279,8 @@ std::string second_task(const std::string& scheme, const std::string& more = "")
     options.team = team.get();
     options.share = {.client = index, .clients = 2, .replica = 0, .replicas = 1};
     options.make_updater = [&](Net& net) {
-      return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
+      return parallel::make_table_updater(param, net, table,
+                                          {.name = "job", .scheme = table::scheme_of(scheme)});
     };
     Solver solver(param, options);
     table.first = solver.net().params()[0].blob;

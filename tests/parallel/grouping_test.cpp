@@ -14,6 +14,7 @@
 #include "shoal/parallel/cluster.h"
 #include "shoal/parallel/scheme_words.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 
 namespace shoal::parallel::grouping_test {
 namespace {
@@ -143,8 +144,7 @@ TEST(WorthChanging, OnlyWhatIsWorthIt) {
 
 TEST(WorthChanging, GroupsAreReadAsTheyAreWritten) {
   for (const char* const text : {"0", "0,2|1,3", "11|0,1,2"})
-    EXPECT_EQ(text_of(table::make_scheme(str("grouped groups=", text)).value()->spec().groups),
-              text);
+    EXPECT_EQ(text_of(table::scheme_of(str("grouped groups=", text)).groups.value()), text);
 }
 
 // ---- shares ----

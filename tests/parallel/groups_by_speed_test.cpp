@@ -19,6 +19,7 @@
 #include "support/expect.h"
 #include "support/forwarding_table.h"
 #include "support/job.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::groups_by_speed_test {
@@ -42,7 +43,7 @@ class PacedTable final : public ForwardingTable {
                 const Destinations& destinations) override {
     learning_ = static_cast<double>(std::ranges::count_if(plan.rows, &table::Row::learns));
     if (worker() == 0) {
-      plans_.schemes.push_back(plan.scheme), plans_.starts.push_back(plan.start);
+      plans_.schemes.push_back(plan.scheme.words()), plans_.starts.push_back(plan.start);
       plans_.weights.emplace_back();
       for (const auto& process : roster().processes)
         if (process.worker >= 0) plans_.weights.back().push_back(process.weight);
@@ -149,7 +150,7 @@ TEST_F(GroupsBySpeed, MayBeAllThatIsAskedFor) {
 }
 
 std::string groups_in(const std::string& words) {
-  return table::text_of(table::make_scheme(words).value()->spec().groups);
+  return table::text_of(table::scheme_of(words).groups.value_or(table::Groups()));
 }
 
 // Speeds change in the third plan, whose groups are still those of the profile. Workers that a

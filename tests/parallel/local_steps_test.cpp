@@ -353,8 +353,7 @@ std::string why_refused(const SolverParameter& param, const table::SchemeMaker& 
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");
     options.make_updater = [&](Net& net) {
-      return parallel::make_table_updater(param, net, table,
-                                          {.name = "job", .scheme = "tried", .maker = maker});
+      return parallel::make_table_updater(param, net, table, {.name = "job", .maker = maker});
     };
     try {
       Solver solver(param, options);

@@ -206,6 +206,8 @@ TEST(SchemeWords, GroupsComeFromFiles) {
 
 // ---- flags ----
 
+SchemeFlag field(const char* name, const char* value) { return {name, name, value}; }
+
 std::string merged(const std::string& text, const SchemeFlags& flags) {
   SolverParameter param = solver(text);
   try {
@@ -219,23 +221,20 @@ std::string merged(const std::string& text, const SchemeFlags& flags) {
 }
 
 TEST(SchemeWords, FlagsStandAboveTheSolver) {
-  const auto field = [](const char* name, const char* value) {
-    return SchemeFlag{name, name, value};
-  };
   const std::string ssp = "scheme { type: 'SSP' staleness: 2 weighting { function: INVERSE } }";
   EXPECT_EQ(merged("", {}), "");
   EXPECT_EQ(merged(ssp, {}), "ssp 2 weighting=inverse");
-  EXPECT_EQ(merged(ssp, {.staleness = "3"}), "ssp 3 weighting=inverse");
-  EXPECT_EQ(merged(ssp, {.staleness = "unbounded"}), "async weighting=inverse");
+  EXPECT_EQ(merged(ssp, {.fields = {field("staleness", "3")}}), "ssp 3 weighting=inverse");
+  EXPECT_EQ(merged(ssp, {.fields = {field("staleness", "unbounded")}}), "async weighting=inverse");
   EXPECT_EQ(merged(ssp, {.scheme = "async"}), "async") << "another type begins anew";
   EXPECT_EQ(merged(ssp, {.scheme = "SSP", .fields = {field("factor", "2")}}),
             "ssp 2 factor=2 weighting=inverse");
-  EXPECT_EQ(merged("", {.staleness = "3"}), "ssp 3");
-  EXPECT_EQ(merged("", {.staleness = "0"}), "bsp");
-  EXPECT_EQ(merged("", {.scheme = "bsp", .staleness = "0"}), "bsp");
+  EXPECT_EQ(merged("", {.fields = {field("staleness", "3")}}), "ssp 3");
+  EXPECT_EQ(merged("", {.fields = {field("staleness", "0")}}), "bsp");
+  EXPECT_EQ(merged("", {.scheme = "bsp", .fields = {field("staleness", "0")}}), "bsp");
   EXPECT_EQ(merged("", {.scheme = "ssp"}), "bsp");
-  EXPECT_EQ(merged("", {.scheme = "async", .staleness = "unbounded"}), "async");
-  EXPECT_EQ(merged("", {.staleness = "1", .fields = {field("groups", "0|1")}}),
+  EXPECT_EQ(merged("", {.scheme = "async", .fields = {field("staleness", "unbounded")}}), "async");
+  EXPECT_EQ(merged("", {.fields = {field("staleness", "1"), field("groups", "0|1")}}),
             "grouped groups=0|1 staleness=1");
   EXPECT_EQ(merged("", {.fields = {field("moving_rate", "0.5")}}), "elastic moving_rate=0.5");
   EXPECT_EQ(merged("", {.fields = {field("local_steps", "3")}}), "local_steps local_steps=3");
@@ -243,8 +242,8 @@ TEST(SchemeWords, FlagsStandAboveTheSolver) {
                                    field("max_version_lag", "4")}}),
             "weed_out max_version_lag=4 payload=weights local_steps=3 moving_rate=0.5");
   EXPECT_EQ(merged("", {.scheme = "async",
-                        .fields = {{"weighting_a", "weighting.a", "0.5"},
-                                   {"weighting", "weighting.function", "exponential"}}}),
+                        .fields = {{"weighting_a", "weighting_a", "0.5"},
+                                   {"weighting", "weighting", "exponential"}}}),
             "async weighting=exponential weighting_a=0.5");
   EXPECT_EQ(merged("", {.fields = {field("max_advance", "2"), field("moving_rate", "0.5")}}),
             "drift_barrier 2 payload=weights moving_rate=0.5");
@@ -252,18 +251,15 @@ TEST(SchemeWords, FlagsStandAboveTheSolver) {
   EXPECT_EQ(merged("", {.sync = true}), "local_steps");
   EXPECT_EQ(merged("", {.sync = true, .gradient_only = true}), "bsp");
   EXPECT_EQ(merged("", {.kv_store = "dist_sync"}), "bsp");
-  EXPECT_EQ(merged("", {.kv_store = "dist_ssync", .staleness = "3"}), "ssp 2")
+  EXPECT_EQ(merged("", {.kv_store = "dist_ssync", .fields = {field("staleness", "3")}}), "ssp 2")
       << "MXNet-G's bound is one more than it admits";
   EXPECT_EQ(merged("", {.kv_store = "dist_gsync", .fields = {field("groups", "0|1")}}),
             "grouped groups=0|1");
 }
 
 TEST(SchemeWords, FlagsThatContradictAreNamed) {
-  const auto field = [](const char* name, const char* value) {
-    return SchemeFlag{name, name, value};
-  };
   EXPECT_EQ(
-      merged("", {.scheme = "bsp", .staleness = "2"}),
+      merged("", {.scheme = "bsp", .fields = {field("staleness", "2")}}),
       "--scheme=bsp and --staleness=2 exclude each other: a staleness is ssp's, and grouped's");
   EXPECT_EQ(merged("", {.scheme = "async", .sync = true}),
             "--scheme=async and --sync exclude each other");
@@ -273,14 +269,16 @@ TEST(SchemeWords, FlagsThatContradictAreNamed) {
             "--consistency_model=BSP: known are SSP, SSPPush and SSPAggr");
   EXPECT_EQ(merged("", {.kv_store = "local"}),
             "--kv-store=local: known are dist_sync, dist_async, dist_ssync and dist_gsync");
-  EXPECT_EQ(merged("", {.staleness = "-1"}),
+  EXPECT_EQ(merged("", {.fields = {field("staleness", "-1")}}),
             "--staleness=-1: it is a number of clocks, 0 or more, or unbounded");
   EXPECT_EQ(merged("", {.fields = {field("backup", "many")}}),
-            "--backup=many: it is a whole number");
-  EXPECT_EQ(merged("", {.fields = {field("factor", "")}}), "--factor=: it is a number");
+            "--backup=many: it must be a whole number, 0 to 65535");
+  EXPECT_EQ(merged("", {.fields = {field("factor", "")}}),
+            "--factor=: it must be a number, 0 or more");
   EXPECT_EQ(merged("", {.fields = {field("payload", "deltas")}}),
             "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights");
-  EXPECT_EQ(merged("scheme { iterations: 3 } scheme { type: 'async' }", {.staleness = "1"}),
+  EXPECT_EQ(merged("scheme { iterations: 3 } scheme { type: 'async' }",
+                   {.fields = {field("staleness", "1")}}),
             "the solver has 2 schemes, one after the other; say --scheme too, and all of them are "
             "replaced");
 }

@@ -15,6 +15,7 @@
 #include "support/data_files.h"
 #include "support/job.h"
 #include "support/overheard.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::shared_iterations_test {

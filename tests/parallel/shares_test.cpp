@@ -19,6 +19,7 @@
 #include "support/data_files.h"
 #include "support/expect.h"
 #include "support/job.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::shares_test {

@@ -9,6 +9,7 @@
 #include "shoal/table/client.h"
 #include "shoal/table/shard.h"
 #include "support/asks_again.h"
+#include "support/schemes.h"
 #include "support/seed_trial.h"
 #include "support/simulated_cluster.h"
 
@@ -41,7 +42,6 @@ SumCase draw_sum(std::uint64_t seed) {
 Plan plan_of(const SumCase& one) {
   Plan plan;
   plan.workers = plan.servers = static_cast<std::uint16_t>(one.workers);
-  plan.scheme = "bsp";
   plan.rows = {{.length = 1, .learns = false}};
   std::vector<std::uint16_t> servers;
   for (int worker = 0; worker < one.workers; ++worker) {

@@ -11,6 +11,7 @@
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
 #include "support/job.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::table_updater_test {
@@ -56,7 +57,8 @@ std::string why_refused(const SolverParameter& param, const std::string& scheme)
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");
     options.make_updater = [&](Net& net) {
-      return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
+      return parallel::make_table_updater(param, net, table,
+                                          {.name = "job", .scheme = table::scheme_of(scheme)});
     };
     try {
       Solver solver(param, options);
@@ -78,7 +80,7 @@ TEST(TableUpdater, RefusesWhatCannotBeHadTogether) {
                {"clip_gradients: 1", "async", "job: clip_gradients"},
                {"on_nan: SNAPSHOT", "bsp", "job: on_nan is SNAPSHOT"},
                {"on_nan: WARN", "bsp", "job: on_nan is WARN"},
-               {"", "no such", "job: "},
+               {"", "no_such", "job: "},
                {"", "sync_backup backup=9",
                 "job: scheme 'sync_backup backup=9': backup is 9 and there are "},
                {"", "grouped groups=8", "worker 8 is in a group, and there are "}};

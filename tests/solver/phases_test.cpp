@@ -18,6 +18,7 @@
 #include "support/expect.h"
 #include "support/job.h"
 #include "support/overheard.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::phases_test {
@@ -42,13 +43,13 @@ class WatchedTable final : public Overheard {
       : Overheard(inner, said), cluster_(cluster), changes_(changes), scheme_(scheme) {}
   Result<bool> regroup(const table::SegmentBody& end) override {
     table::SegmentBody said = end;
-    if (roster().generation == 0) said.scheme = scheme_;
+    if (roster().generation == 0 && !scheme_.empty()) said.scheme = table::scheme_of(scheme_);
     return Overheard::regroup(said);
   }
   Status create(const table::Plan& plan, const Source& initial,
                 const Destinations& destinations) override {
     const bool looks = plan.generation > 0 && worker() == 0;
-    if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
+    if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme.words(), plan.start});
     if (looks)
       for (table::RowId row = 0; row < plan.rows.size(); ++row) {
         if (!plan.rows[row].learns) continue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shoal/table/coordinator.h"
+#include "support/schemes.h"
 
 namespace shoal::test {
 
@@ -22,7 +23,10 @@ class CoordinatorRig {
 
   explicit CoordinatorRig(std::uint32_t processes, std::uint64_t seed = 7,
                           const std::string& scheme = "")
-      : coordinator({.processes = processes, .seed = seed, .scheme = scheme}),
+      : coordinator(
+            {.processes = processes,
+             .seed = seed,
+             .scheme = scheme.empty() ? std::nullopt : std::optional(table::scheme_of(scheme))}),
         told(processes + 2) {}
   // All of them workers and servers, on hosts a, b, c ..., joined in the order of ranks; what they
   // are told of it is forgotten.

@@ -3,6 +3,7 @@
 
 #include "shoal/base/random.h"
 #include "shoal/table/placement.h"
+#include "support/schemes.h"
 #include "support/simulated_cluster.h"
 #include "support/twice_codec.h"
 
@@ -30,7 +31,7 @@ void draw_scheme(Random& random, Segment& one) {
                                 {"bsp", 0, 1.f, false},
                                 {"bsp", 0, -1, false}};
   const Choice& choice = choices[random.below(std::size(choices))];
-  one.plan.scheme = choice.words;
+  one.plan.scheme = scheme_of(choice.words);
   one.plan.clip = choice.clip;
   one.staleness = choice.staleness;
   one.exact = choice.exact;
@@ -154,14 +155,14 @@ std::string describe(const ClusterCase& one) {
   const LinkFaults& faults = one.network.faults;
   std::string stops;
   for (const Clock stop : one.stops) stops += str(stops.empty() ? "" : ",", stop);
-  return str("seed ", one.seed, ": ", one.plan.scheme, ", clip ", one.plan.clip, ", ",
+  return str("seed ", one.seed, ": ", one.plan.scheme.words(), ", clip ", one.plan.clip, ", ",
              one.plan.workers, " workers from clock ", one.plan.start, " to ", stops, ", ",
              one.plan.servers, " servers, ", one.plan.rows.size(), " rows, ", one.skipped.size(),
              " iterations left out, ", one.reads_twice.size(), " read twice; lose ", faults.lose,
              ", repeat ", faults.repeat, ", reorder ", faults.reorder, ", delay ", faults.delay,
              ", damage ", faults.damage, ", reset ", faults.reset,
-             one.next ? str("; then ", one.next->plan.scheme, ", clip ", one.next->plan.clip, ", ",
-                            one.next->plan.workers, " workers")
+             one.next ? str("; then ", one.next->plan.scheme.words(), ", clip ",
+                            one.next->plan.clip, ", ", one.next->plan.workers, " workers")
                       : "");
 }
 

@@ -13,6 +13,7 @@
 #include "shoal/table/table.h"
 #include "support/faulty_link.h"
 #include "support/ports.h"
+#include "support/schemes.h"
 
 namespace shoal {
 class Solver;
@@ -32,7 +33,7 @@ namespace shoal::test {
 class Job {
  public:
   // Process r is worker r and server r, as far as there are so many.
-  explicit Job(int workers, int servers = 1, table::SchemeMaker maker = table::make_scheme);
+  explicit Job(int workers, int servers = 1, table::SchemeMaker maker = &table::SchemeSpec::make);
   ~Job();
   Job(const Job&) = delete;
 
@@ -141,7 +142,7 @@ struct JobShape {
   int replicas = 1;
   bool over_tcp = false;  // services on threads, and not a simulated job
   std::string scheme = "bsp";
-  table::SchemeMaker maker = table::make_scheme;
+  table::SchemeMaker maker = &table::SchemeSpec::make;
   std::vector<int> stops = {50};  // iterations after which the params are kept
   // Called on every worker's thread (alone: on this one) before the first iteration and after the
   // last.

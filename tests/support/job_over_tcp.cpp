@@ -1,4 +1,5 @@
 #include "support/job.h"
+#include "support/schemes.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +25,7 @@ table::Plan plan_of(const Training& training, const table::RosterBody& roster) {
                    .servers = 0,
                    .rule = training.rule,
                    .clip = training.clip,
-                   .scheme = training.scheme,
+                   .scheme = table::scheme_of(training.scheme),
                    .rows = {}};
   for (const auto& process : roster.processes) {
     plan.workers = static_cast<std::uint16_t>(plan.workers + (process.worker >= 0));

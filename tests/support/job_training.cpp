@@ -6,6 +6,7 @@
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/config_error.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {
@@ -27,10 +28,10 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
   if (!shape.tuning.empty()) options.tuning = shape.tuning.at(static_cast<std::size_t>(worker));
   options.make_updater = [&](Net& net) {
     std::unique_ptr<Updater> made =
-        table
-            ? parallel::make_table_updater(
-                  param, net, *table, {.name = "job", .scheme = shape.scheme, .maker = shape.maker})
-            : make_local_updater(param, "job", net);
+        table ? parallel::make_table_updater(
+                    param, net, *table,
+                    {.name = "job", .scheme = table::scheme_of(shape.scheme), .maker = shape.maker})
+              : make_local_updater(param, "job", net);
     if (shape.replicas > 1) made = parallel::make_replicas(param, "job", net, {}, std::move(made));
     updater = made.get();
     return made;

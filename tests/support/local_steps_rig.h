@@ -68,7 +68,7 @@ class Tried final : public table::Scheme {
 
 inline table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1,
                                 table::PacerMaker pacer = nullptr) {
-  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
+  return [=](const table::SchemeSpec&) -> Result<std::unique_ptr<table::Scheme>> {
     return std::unique_ptr<table::Scheme>(std::make_unique<Tried>(task, in_step, scale, pacer));
   };
 }

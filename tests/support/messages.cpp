@@ -1,4 +1,5 @@
 #include "support/messages.h"
+#include "support/schemes.h"
 
 #include <bit>
 #include <cmath>
@@ -35,7 +36,7 @@ Plan golden_plan() {
             .weight_decay = 0.0005f,
             .clip = 35,
             .iter_size = 2,
-            .scheme = "ssp 2",
+            .scheme = scheme_of("ssp 2"),
             .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
   plan.rows = {
@@ -92,7 +93,7 @@ Plan random_plan(Random& r) {
             .weight_decay = r.unit(),
             .clip = r.uniform(-1, 40),
             .iter_size = static_cast<std::uint32_t>(1 + r.below(64)),
-            .scheme = "ssp " + std::to_string(r.below(100)),
+            .scheme = scheme_of("ssp " + std::to_string(r.below(100))),
             .rows = {}};
   plan.rule.rule = one_of(
       r, {optim::Rule::kSgd, optim::Rule::kNesterov, optim::Rule::kAdam, optim::Rule::kAdaDelta});
@@ -253,7 +254,7 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
                                            {1, -1, 1, "host-b", "10.0.0.3:29600", 0, 0, 2e6}},
                                           7,
                                           2,
-                                          "ssp 2",
+                                          scheme_of("ssp 2"),
                                           "rank 2 leaves",
                                           true})}},
       {"directive",

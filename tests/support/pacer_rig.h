@@ -12,6 +12,7 @@
 
 #include "shoal/table/pacer.h"
 #include "shoal/table/scheme.h"
+#include "support/schemes.h"
 
 namespace shoal::test {
 

@@ -11,15 +11,16 @@
 
 #include "shoal/table/scheme.h"
 #include "shoal/table/shard.h"
+#include "support/schemes.h"
 
 namespace shoal::table::test {
 
 // `rows` on server 0, of SGD without momentum or decay at a rate that pushes bring.
-inline Plan plan_of(std::string scheme, std::uint16_t workers,
+inline Plan plan_of(std::string_view scheme, std::uint16_t workers,
                     std::vector<std::uint32_t> rows = {1}) {
   Plan plan;
   plan.workers = workers;
-  plan.scheme = std::move(scheme);
+  plan.scheme = scheme_of(scheme);
   for (const std::uint32_t length : rows) plan.rows.edit().push_back({.length = length});
   return plan;
 }
@@ -33,7 +34,7 @@ inline Push push_of(RowId row, Clock clock, float value, std::size_t length = 1)
 class ShardRig {
  public:
   explicit ShardRig(const Plan& plan, float initial = 0, int server = 0,
-                    SchemeMaker maker = make_scheme)
+                    SchemeMaker maker = &SchemeSpec::make)
       : plan_(plan), shard_(std::make_unique<Shard>(server, maker)) {
     if (const auto scheme = maker(plan.scheme); scheme.ok()) kind_ = scheme.value()->contribution();
     give(0, PlanMessage{plan});

@@ -1,4 +1,5 @@
 #include "support/simulated_cluster.h"
+#include "support/schemes.h"
 
 #include <algorithm>
 #include <array>
@@ -65,7 +66,7 @@ HistoryRules rules_of(const Segment& one, std::vector<std::vector<float>> base) 
 Cluster::Cluster(const ClusterCase& one)
     : job_(one), history_(rules_of(one, {})), own_bytes_(one.plan.servers) {
   for (int server = 0; server < job_.plan.servers; ++server)
-    shards_.push_back(std::make_unique<Shard>(server, make_scheme, test::find_test_codec));
+    shards_.push_back(std::make_unique<Shard>(server, &SchemeSpec::make, test::find_test_codec));
   for (int worker = 0; worker < job_.plan.workers; ++worker)
     workers_.push_back(std::make_unique<SimulatedWorker>(surroundings(worker), worker));
   for (const Row& row : job_.plan.rows)

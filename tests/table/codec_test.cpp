@@ -13,6 +13,7 @@
 #include "shoal/table/client.h"
 #include "shoal/table/shard.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 #include "support/twice_codec.h"
 
@@ -90,7 +91,7 @@ class Pair {
     return clients_[worker]->place(row, bytes);
   }
 
-  Shard shard{0, make_scheme, find_test_codec};
+  Shard shard{0, &SchemeSpec::make, find_test_codec};
   Outbox out;
   std::vector<float> weights[2] = {std::vector<float>(3), std::vector<float>(3)};
 

@@ -6,6 +6,7 @@
 
 #include "shoal/base/text.h"
 #include "support/pacer_rig.h"
+#include "support/schemes.h"
 
 namespace shoal::test::completion_window_test {
 namespace {

@@ -8,6 +8,7 @@
 #include "shoal/table/coordinator.h"
 #include "support/coordinator_rig.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 
 namespace shoal::test::coordinator_generation_test {
 namespace {
@@ -124,12 +125,16 @@ TEST(CoordinatorGenerations, TheChiefsSchemeComesBeforeAPhases) {
   for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
   paused(job, {0, 1, 2}, 5);
-  EXPECT_EQ(regroup(job, {0, 1, 2}, {.clock = 5}).scheme, "async");
-  const SegmentBody found{
-      .clock = 9, .phase_end = 9, .next_scheme = "grouped", .scheme = "grouped groups=0|1"};
-  EXPECT_EQ(regroup(job, {0, 2}, found, 2).scheme, "grouped groups=0|1") << "1 is rank 2";
-  const SegmentBody phase{.clock = 12, .phase_end = 12, .next_scheme = "grouped groups=0,1|2"};
-  EXPECT_EQ(regroup(job, {0, 2}, phase, 3).scheme, "grouped groups=0|1");
+  EXPECT_EQ(table::words_of(regroup(job, {0, 1, 2}, {.clock = 5}).scheme), "async");
+  const SegmentBody found{.clock = 9,
+                          .phase_end = 9,
+                          .next_scheme = table::scheme_of("grouped"),
+                          .scheme = table::scheme_of("grouped groups=0|1")};
+  EXPECT_EQ(table::words_of(regroup(job, {0, 2}, found, 2).scheme), "grouped groups=0|1")
+      << "1 is rank 2";
+  const SegmentBody phase{
+      .clock = 12, .phase_end = 12, .next_scheme = table::scheme_of("grouped groups=0,1|2")};
+  EXPECT_EQ(table::words_of(regroup(job, {0, 2}, phase, 3).scheme), "grouped groups=0|1");
 }
 
 TEST(CoordinatorGenerations, WhatCannotBeEndsTheJob) {

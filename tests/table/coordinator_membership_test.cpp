@@ -8,6 +8,7 @@
 #include "shoal/table/scheme.h"
 #include "support/coordinator_rig.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 
 namespace shoal::test::coordinator_membership_test {
 namespace {
@@ -299,10 +300,11 @@ TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
       ASSERT_TRUE(job.ask(each, Topic::kReport, 7,
                           table::encode(table::ReportBody{.iterations = 1, .compute = times[each]}))
                       .ok());
-    const SegmentBody phase{.clock = 8, .phase_end = 8, .next_scheme = "grouped groups=0|1"};
+    const SegmentBody phase{
+        .clock = 8, .phase_end = 8, .next_scheme = table::scheme_of("grouped groups=0|1")};
     for (std::uint32_t each = 0; each < 3; ++each)
       ASSERT_TRUE(job.ask(each, Topic::kRegroup, 2, table::encode(phase)).ok());
-    EXPECT_EQ(job.coordinator.roster()->scheme,
+    EXPECT_EQ(table::words_of(job.coordinator.roster()->scheme),
               seconds < 5 ? "grouped groups=0,2|1" : "grouped groups=0|1,2");
   }
 }
@@ -324,7 +326,8 @@ TEST(SchemesForOtherWorkers, APacerOutlivesTheGeneration) {
   EXPECT_TRUE(job.take(0).empty()) << "it is as far ahead as it was";
   ASSERT_TRUE(job.ask(2, Topic::kBegin, 1).ok());
   EXPECT_EQ(job.take(0).size(), 1u);
-  const SegmentBody phase{.clock = 3, .phase_end = 3, .next_scheme = "drift_barrier 4"};
+  const SegmentBody phase{
+      .clock = 3, .phase_end = 3, .next_scheme = table::scheme_of("drift_barrier 4")};
   for (const std::uint32_t rank : {0u, 2u})
     ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 2, table::encode(phase)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 2, "drift_barrier 4").ok());

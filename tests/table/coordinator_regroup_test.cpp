@@ -4,6 +4,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/table/coordinator.h"
 #include "support/coordinator_rig.h"
+#include "support/schemes.h"
 
 namespace shoal::test::coordinator_regroup_test {
 namespace {
@@ -41,9 +42,10 @@ TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 7).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 8).ok());
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 8"});
-  const RosterBody roster = regrouped(job, {{.clock = 8, .scheme = "ssp 3"}, {.clock = 8}});
+  const RosterBody roster =
+      regrouped(job, {{.clock = 8, .scheme = table::scheme_of("ssp 3")}, {.clock = 8}});
   EXPECT_EQ(roster.generation, 1u);
-  EXPECT_EQ(roster.scheme, "ssp 3");
+  EXPECT_EQ(table::words_of(roster.scheme), "ssp 3");
   EXPECT_EQ(roster.why, "rank 0 (host a) asks for it, rank 1 (host b) asks for it");
   for (const auto& process : roster.processes) EXPECT_EQ(process.clock, 8);
   want(job, 2);
@@ -111,10 +113,10 @@ TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
     want(job);
     for (const std::uint32_t rank : {0u, 1u})
       ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, std::string(8, '\0')).ok());
-    const RosterBody roster =
-        regrouped(job, {{.clock = 10, .phase_end = 10, .next_scheme = "bsp"},
-                        {.clock = slowest, .phase_end = 10, .next_scheme = "?"}});
-    EXPECT_EQ(roster.scheme, slowest == 10 ? "bsp" : "async");
+    const RosterBody roster = regrouped(
+        job, {{.clock = 10, .phase_end = 10, .next_scheme = table::SchemeSpec()},
+              {.clock = slowest, .phase_end = 10, .next_scheme = table::SchemeSpec{.name = "?"}}});
+    EXPECT_EQ(table::words_of(roster.scheme), slowest == 10 ? "bsp" : "async");
   }
 }
 

@@ -11,6 +11,7 @@
 #include "shoal/base/error.h"
 #include "shoal/table/scheme.h"
 #include "support/pacer_rig.h"
+#include "support/schemes.h"
 
 namespace shoal::test::drift_barrier_test {
 namespace {

@@ -13,6 +13,7 @@
 #include "shoal/table/pacer.h"
 #include "shoal/table/scheme.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 
 namespace shoal::test::esync_test {
 namespace {

@@ -5,6 +5,7 @@
 #include "shoal/table/client.h"
 #include "support/coordinator_rig.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::generation_test {
@@ -14,9 +15,9 @@ using test::plan_of;
 using test::push_of;
 using test::ShardRig;
 
-Plan next_of(const ShardRig& rig, std::string scheme, std::uint16_t workers, Clock start) {
+Plan next_of(const ShardRig& rig, const std::string& scheme, std::uint16_t workers, Clock start) {
   Plan plan = rig.plan();
-  plan.scheme = std::move(scheme);
+  plan.scheme = scheme_of(scheme);
   plan.workers = workers;
   plan.start = start;
   plan.generation = rig.plan().generation + 1;

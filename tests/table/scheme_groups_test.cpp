@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/table/scheme/weighting.h"
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::scheme_groups_test {
@@ -39,8 +40,8 @@ TEST(SchemeVectors, YIsOnePlusWhatAGroupMissed) {
 }
 
 TEST(SchemeVectors, YByVersionIsWhatTheReadIsBehind) {
-  const Weighting weighting{.function = Weighting::Function::kInverse,
-                            .definition = Weighting::Definition::kVersion};
+  const Weighting weighting{.function = WeightFunction::kInverse,
+                            .definition = StalenessBy::kVersion};
   const struct {
     Version used;
     double y;
@@ -55,7 +56,7 @@ TEST(SchemeVectors, YByVersionIsWhatTheReadIsBehind) {
 }
 
 TEST(SchemeVectors, WeightsOfY) {
-  using Function = Weighting::Function;
+  using Function = WeightFunction;
   const struct {
     Function function;
     double a;
@@ -72,8 +73,8 @@ TEST(SchemeVectors, WeightsOfY) {
                {Function::kCutoff, 3, 4, 0}};
   for (const auto& c : cases)
     EXPECT_DOUBLE_EQ(
-        (Weighting{.function = c.function, .definition = Weighting::Definition::kVersion, .a = c.a}
-             .weight(c.y, 0, 0)),
+        (Weighting{.function = c.function, .definition = StalenessBy::kVersion, .a = c.a}.weight(
+            c.y, 0, 0)),
         c.weight);
   const Weighting held{.function = Function::kInverse, .floor = 2, .cap = 4};
   EXPECT_EQ(held.weight(0, 0, 0), 1.0 / 2);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shoal/base/random.h"
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::scheme_membership_test {
@@ -144,8 +145,8 @@ class Checked final : public Scheme {
 
 // Workers push when they like, retire, come back, and are lost one after the other.
 TEST(SchemeView, TheSlowestWorkerAndTheOldestPushAreKnownWhateverHappens) {
-  const SchemeMaker maker = [](std::string_view words) -> Result<std::unique_ptr<Scheme>> {
-    return std::unique_ptr<Scheme>(std::make_unique<Checked>(make_scheme(words).value()));
+  const SchemeMaker maker = [](const SchemeSpec& spec) -> Result<std::unique_ptr<Scheme>> {
+    return std::unique_ptr<Scheme>(std::make_unique<Checked>(spec.make().value()));
   };
   for (const char* words :
        {"bsp", "ssp 1", "async", "grouped groups=0,2|1,3", "sync_backup backup=1"}) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/expect.h"
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::scheme_test {
@@ -108,7 +109,7 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
        "weighting_a is 0; it must be a number, above 0"},
       {"async weighting=inverse weighting_floor=3 weighting_cap=2",
        "weighting_cap is below weighting_floor"},
-      {"async weighting=inverse weighting_on=rate payload=delta",
+      {"async payload=delta weighting=inverse weighting_on=rate",
        "async has no 'weighting_on', whether a weighting is of gradient or rate: in deltas and "
        "weights the rate is at work already"},
       {"asynch", "there is no 'asynch'; did you mean 'async'? Known: "},
@@ -126,11 +127,11 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
 
 TEST(SchemeSpecs, AreValuesWhoseGroupsCanBeOthers) {
   SchemeSpec spec = make_scheme("grouped staleness=2 groups=0|1").value()->spec();
-  EXPECT_EQ(spec, (SchemeSpec{"grouped", {"staleness=2"}, {{0}, {1}}}));
-  spec.groups = {{0, 2}, {1}};
+  EXPECT_EQ(spec, (SchemeSpec{.name = "grouped", .groups = Groups{{0}, {1}}, .staleness = 2}));
+  spec.groups = Groups{{0, 2}, {1}};
   EXPECT_EQ(spec.words(), "grouped groups=0,2|1 staleness=2");
   EXPECT_EQ(spec.make().value()->unfit(3), "");
-  spec.groups.clear();
+  spec.groups.reset();
   EXPECT_EQ(spec.words(), "grouped staleness=2");
   EXPECT_HAS(spec.make().error().message, "grouped needs groups=...");
   EXPECT_EQ(SchemeSpec().make().value()->name(), "bsp");

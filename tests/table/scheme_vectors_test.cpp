@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::scheme_vectors_test {

@@ -6,6 +6,7 @@
 
 #include "shoal/table/coordinator.h"
 #include "support/job.h"
+#include "support/schemes.h"
 
 namespace shoal::test::service_pace_test {
 namespace {
@@ -26,7 +27,7 @@ Result<table::Start> begin(Table& table, Clock clock, Clock until = 0) {
 
 std::vector<Status> run(const std::string& scheme, const std::function<Status(Table&)>& life) {
   JobOverTcp cluster("bbw");
-  for (auto& options : cluster.options) options.scheme = scheme;
+  for (auto& options : cluster.options) options.scheme = table::scheme_of(scheme);
   return cluster.run([&](std::size_t, Service& service) { return life(*service.table()); });
 }
 
@@ -96,7 +97,7 @@ TEST(ServicePace, AWorkerThatEndsWithAnErrorEndsTheWait) {
 
 TEST(ServicePace, ASchemeThatIsNoneIsRefused) {
   table::ServiceOptions options;
-  options.scheme = "esynch";
+  options.scheme = table::SchemeSpec{.name = "esynch"};
   EXPECT_NE(table::validate(options).find("did you mean 'esync'?"), std::string::npos);
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "shoal/table/shard.h"
+#include "support/schemes.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::shard_input_test {
@@ -98,10 +99,10 @@ TEST(Shard, BadPlansAreNamed) {
        "worker 0's plan: there are 0 workers; at least one is needed"},
       {plan_with([](Plan& p) { p.rows.edit()[0].server = 1; }),
        "worker 0's plan: row 0 is on server 1, and there are 1 (the first is 0)"},
-      {plan_with([](Plan& p) { p.scheme = "ssp -1"; }),
+      {plan_with([](Plan& p) { p.scheme = scheme_of("ssp -1"); }),
        "worker 0's plan: scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 "
        "or more, or \"unbounded\""},
-      {plan_with([](Plan& p) { p.scheme = "ssp 1", p.clip = 3; }),
+      {plan_with([](Plan& p) { p.scheme = scheme_of("ssp 1"), p.clip = 3; }),
        "worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme "
        "'ssp 1' they come one by one"},
   };

@@ -16,6 +16,7 @@
 #include "shoal/table/coordinator.h"
 #include "support/messages.h"
 #include "support/places.h"
+#include "support/schemes.h"
 
 namespace shoal::table::wire_test {
 namespace {
@@ -292,18 +293,21 @@ TEST(WireDamage, BodiesOfJoins) {
 TEST(WireDamage, BodiesOfEnds) {
   const SegmentBody end{.clock = 7,
                         .phase_end = 9,
-                        .next_scheme = "bsp",
-                        .scheme = "ssp 2",
+                        .next_scheme = SchemeSpec(),
+                        .scheme = scheme_of("ssp 2"),
                         .weights = {1, 2.5},
                         .bandwidths = {1e6},
                         .measures = true};
   const std::string bytes = encode(end);
   const SegmentBody read = decode<SegmentBody>(bytes).value();
-  EXPECT_EQ(read.scheme, "ssp 2");
+  EXPECT_EQ(words_of(read.scheme), "ssp 2");
   EXPECT_EQ(read.weights, end.weights);
   EXPECT_EQ(read.bandwidths, end.bandwidths);
   EXPECT_TRUE(read.measures);
   EXPECT_EQ(encode(read), bytes);
+  std::string other = encode(SegmentBody{.scheme = scheme_of("async factor=100")});
+  EXPECT_SAYS("scheme 'async factor=1e2' in other words",
+              decode<SegmentBody>(other.replace(other.find("100"), 3, "1e2")).error().message);
   for (std::size_t length = 0; length < bytes.size(); ++length)
     EXPECT_FALSE(decode<SegmentBody>(std::string_view(bytes).substr(0, length)).ok());
 }

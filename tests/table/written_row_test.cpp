@@ -7,6 +7,7 @@
 #include "shoal/base/random.h"
 #include "shoal/table/shard.h"
 #include "support/expect.h"
+#include "support/schemes.h"
 
 namespace shoal::table::test {
 namespace {
@@ -16,7 +17,6 @@ constexpr int kWorkers = 3, kWriter = 1;
 Plan plan_of() {
   Plan plan;
   plan.workers = kWorkers;
-  plan.scheme = "bsp";
   plan.rows = {{.length = 1},
                {.length = 2, .learns = false, .writer = kWriter},
                {.length = 2, .learns = false, .writer = kWriter, .reader = 2}};

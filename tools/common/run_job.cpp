@@ -370,7 +370,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   options.configuration = parallel::configuration_of(own.job) +
                           (own.profile_only ? "profile_only: true\n" : "") +
                           (own.tuning ? "tune: true\n" : "") + machines_text(place);
-  options.scheme = first_scheme(own.job).words();
+  options.scheme = first_scheme(own.job);
   options.seed = own.job.solver.random_seed() >= 0
                      ? static_cast<std::uint64_t>(own.job.solver.random_seed())
                      : random_seed() >> 1;

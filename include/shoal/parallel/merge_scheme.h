@@ -10,24 +10,23 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
-// The value that a flag gives to a field of SchemeParameter.
+// The value that a flag gives to a parameter of fields.def.
 struct SchemeFlag {
   std::string name;   // "movingRate"
-  std::string field;  // "moving_rate", "weighting.a"
+  std::string field;  // "moving_rate"
   std::string value;
 };
 
 struct SchemeFlags {
-  std::string scheme{}, consistency_model{}, kv_store{}, staleness{};
+  std::string scheme{}, consistency_model{}, kv_store{};
   bool sync = false, gradient_only = false;  // SpeeDO's
   std::vector<SchemeFlag> fields{};
 };
 
 // Flags stand above the solver's scheme: one that names another type replaces it, whole; others
-// replace its fields. Without a type on either side the fields say it: moving_rate is elastic's,
-// backup sync_backup's. Throws ConfigError (kUsage) for flags that contradict each other, by both
-// names, and for values that the field cannot hold; what is senseless together is left to
-// phases_of.
+// replace its fields. Without a type on either side the fields imply it, as fields.def says. Throws
+// ConfigError (kUsage) for flags that contradict each other, by both names, and for values that the
+// field cannot hold; what is senseless together is left to phases_of.
 void merge_scheme(const SchemeFlags& flags, SolverParameter& param);
 
 }  // namespace shoal::parallel

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shoal/base/error.h"
-#include "shoal/table/types.h"
+#include "shoal/table/plan.h"
 
 namespace shoal::table {
 
@@ -297,19 +297,19 @@ struct RosterBody {
   std::vector<Process> processes;
   std::uint64_t seed = 0;  // of the job, the same for all processes
   Generation generation = 0;
-  std::string scheme{};   // in make_scheme's words; empty in the first: the solver says it
-  std::string why{};      // the generation began, for people
+  std::optional<SchemeSpec> scheme{};  // none in the first: the solver says it
+  std::string why{};                   // the generation began, for people
   bool measures = false;  // no worker trains: the servers' links are measured, then the next begins
 };
 // The end of a worker's part of a generation. Of phase_end, the schemes, weights, bandwidths and
 // measures the coordinator takes the chief's. Lists are of the generation that ends.
 struct SegmentBody {
   Clock clock = 0;  // iterations that this worker has made
-  // The clock at which the solver's next scheme begins, and its words for the workers the job began
-  // with. Without words all workers are before that end, whatever their clocks are.
+  // The clock at which the solver's next scheme begins, and that scheme for the workers the job
+  // began with. Without one all workers are before that end, whatever their clocks are.
   Clock phase_end = kUnbounded;
-  std::string next_scheme{};
-  std::string scheme{};  // the scheme of the next generation, before all others; "": as above
+  std::optional<SchemeSpec> next_scheme{};
+  std::optional<SchemeSpec> scheme{};  // of the next generation, before all others; none: as above
   // The workers' shares of the data from now on; none: all are equal.
   std::vector<double> weights{};
   // The servers' links in bytes a second, 0 where it is not known; none: as before.

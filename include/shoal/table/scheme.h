@@ -15,8 +15,8 @@
 // scheme, or of groups, is a new plan that starts at the clock of an agreed pause.
 #pragma once
 
-#include "shoal/base/error.h"
 #include "shoal/table/pacer.h"
+#include "shoal/table/scheme_spec.h"
 
 namespace shoal::table {
 
@@ -76,12 +76,6 @@ struct Merge {
   float compensation = 0;
 };
 
-// The fate of the momentum of a worker's own solver when it has exchanged its numbers.
-// kAverage: histories are exchanged as the weights are
-enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };
-// How much a worker's contribution counts beside others'.
-enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };
-
 // The work of a worker in one task. With a gradient: the passes of one iteration. With a delta or
 // weights: `steps` iterations of its own solver, rate, momentum, decay and clip included.
 struct Task {
@@ -107,26 +101,6 @@ struct Task {
   bool global_nesterov = false;
   // The pacer says how many steps, and looks at what they, and exchanges, take.
   bool is_planned() const { return paced && steps == 0; }
-};
-
-using Groups = std::vector<std::vector<int>>;  // of workers
-std::string text_of(const Groups& groups);     // "0,2|1,3"
-
-class Scheme;
-
-// A scheme that was read and checked. Its words, "grouped groups=0,2|1 staleness=3", are its
-// printed form, which plans and messages carry.
-struct SchemeSpec {
-  std::string name = "bsp";
-  // that differ from what they usually are, in their order: "staleness=3"
-  std::vector<std::string> parameters{};
-  // of workers that are in step with each other, if the scheme has them: without a bound they stop
-  // at one clock
-  Groups groups{};
-  std::string words() const;
-  // An error says what is missing: groups that are not found yet.
-  Result<std::unique_ptr<Scheme>> make() const;
-  bool operator==(const SchemeSpec&) const = default;
 };
 
 // Makes a scheme's decisions on whole tasks.
@@ -163,7 +137,7 @@ class Scheme : public SchemeTraits {
   explicit Scheme(SchemeSpec spec = {}, SchemeTraits traits = {})
       : SchemeTraits(std::move(traits)), spec_(std::move(spec)) {}
   virtual ~Scheme() = default;
-  // As short as can be: of "ssp staleness=2" it is that of "ssp 2".
+  // Without what goes without saying: of {dc_asgd, compensation 0.04} it is that of {dc_asgd}.
   const SchemeSpec& spec() const { return spec_; }
   std::string name() const { return spec_.words(); }
   // Why it cannot serve a job of so many workers; "" if it can.
@@ -188,11 +162,7 @@ class Scheme : public SchemeTraits {
   const SchemeSpec spec_;
 };
 
-// A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2",
-// "async payload=delta local_steps=5". docs/choosing-a-scheme.md has them all; bsp is ssp 0 and
-// async is ssp unbounded. Errors (kConfig) list what is known.
-Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
-using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(std::string_view words)>;
-std::vector<std::string> scheme_names();
+// Makes the scheme of a spec; tests put others in its place.
+using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(const SchemeSpec&)>;
 
 }  // namespace shoal::table

@@ -148,18 +148,17 @@ struct ServiceOptions {
   // order in which the others ask with enroll(), which waits for process 0 for as long as `start`.
   bool ranks_by_order = false;
   bool worker = true, server = true;
-  std::string coordinator;         // "host:port" of process 0; unused there
-  std::string bind = "127.0.0.1";  // address to listen on
-  std::uint16_t port = 0;          // 0: a free one
-  std::string advertise;           // "host:port" or "host" told to others; empty: `bind`
-  std::string host;                // for people
-  std::string token;               // of the job; the same on all
-  std::string configuration;       // net, solver and scheme as text
-  std::uint64_t seed = 0;          // the job's, if this is process 0
-  // as make_scheme reads it, for the coordinator of process 0; that of the plan
-  std::string scheme;
-  int threads = 1;                 // for input and output
-  Order order = Order::kPriority;  // of a worker's pushes and of a server's answers
+  std::string coordinator;           // "host:port" of process 0; unused there
+  std::string bind = "127.0.0.1";    // address to listen on
+  std::uint16_t port = 0;            // 0: a free one
+  std::string advertise;             // "host:port" or "host" told to others; empty: `bind`
+  std::string host;                  // for people
+  std::string token;                 // of the job; the same on all
+  std::string configuration;         // net, solver and scheme as text
+  std::uint64_t seed = 0;            // the job's, if this is process 0
+  std::optional<SchemeSpec> scheme;  // the plan's, for the coordinator of process 0
+  int threads = 1;                   // for input and output
+  Order order = Order::kPriority;    // of a worker's pushes and of a server's answers
   // in process 0, on a thread for input and output: told of each round that ends, as in
   // Pacer::take_round
   std::function<void(const std::string&)> on_round{};

@@ -1,4 +1,4 @@
-// The values that the table service is about: rows, clocks, versions, payloads and plans.
+// The values that the table service is about: rows, clocks, versions and payloads.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,6 @@
 #include <memory>
 #include <span>
 #include <vector>
-
-#include "shoal/optim/rule.h"
 
 namespace shoal::table {
 
@@ -25,7 +23,6 @@ inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
 inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row
 inline constexpr std::size_t kMaxPayloadBytes = 8u << 20;  // of one frame, whatever its codec
 inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
-inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's name and parameters
 
 // How often something was 0, 1, 2 ... clocks or versions behind; the last: or more.
 using Staleness = std::array<std::uint64_t, 64>;
@@ -155,35 +152,5 @@ class Rows {
  private:
   std::shared_ptr<std::vector<Row>> rows_;
 };
-
-// The plan that all workers and servers must agree on before the first push. The same on every
-// worker: it is computed from the net, the solver and the number of servers, and its digest is
-// compared. A job may have several, one after the other, each of the next generation: with another
-// scheme, other workers, other clocks. What is said of rows belongs to a generation, and is passed
-// over in a later one.
-struct Plan {
-  std::uint16_t workers = 1, servers = 1;
-  // of every worker, unless `clocks` say otherwise, and the version of every row
-  Clock start = 0;
-  optim::RuleOptions rule;
-  optim::Regularization regularization = optim::Regularization::kL2;
-  float weight_decay = 0;
-  // limit of the norm of the mean gradient of all rows; below 0: none
-  float clip = -1;
-  std::uint32_t iter_size = 1;   // passes whose gradients a push sums
-  std::string scheme = "ssp 0";  // as make_scheme reads it
-  Rows rows;
-  Generation generation = 0;
-  // of the workers' processes, by worker; none: as in the job's first roster
-  std::vector<Rank> ranks{};
-  // at which each worker begins, `start` the least; none: all at `start`
-  std::vector<Clock> clocks{};
-  // of the servers' processes, by server; none: as in the job's first roster
-  std::vector<Rank> server_ranks{};
-  Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(worker); }
-  bool operator==(const Plan&) const = default;
-};
-// Empty, or the first thing wrong, in words.
-std::string validate(const Plan& plan);
 
 }  // namespace shoal::table

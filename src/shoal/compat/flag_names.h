@@ -47,6 +47,7 @@
 
 // Flags of a scheme: the name, the flag that it means, what --help says.
 #define SHOAL_SCHEME_ALIASES(ALIAS) \
+  ALIAS(table_staleness, staleness, "Poseidon's --staleness") \
   ALIAS(train, local_steps, "SpeeDO's --local_steps") \
   ALIAS(movingRate, moving_rate, "SpeeDO's --moving_rate") \
   ALIAS(gl, global_rate, "ESync's --global_rate") \

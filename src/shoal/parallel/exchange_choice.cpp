@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "shoal/base/error.h"
-#include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/mpi_sum.h"
@@ -184,18 +183,13 @@ std::string_view name_of_layer(const Net& net, const LayerExchange& choice) {
 }  // namespace
 
 std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme) {
-  FactorTiming timing;
-  if (scheme.name == "bsp") return timing;
-  if (scheme.name != "ssp") return std::nullopt;
-  for (const std::string& word : scheme.parameters) {
-    if (word.starts_with("factor="))
-      timing.sum = "ssp 0 " + word;
-    else if (const auto staleness = number_in<table::Clock>(word))  // "ssp 2", its shortest form
-      timing.staleness = *staleness;
-    else
-      return std::nullopt;
-  }
-  return timing;
+  using table::SchemeSpec;
+  if (scheme == SchemeSpec()) return FactorTiming();
+  FactorTiming timing{scheme, scheme.staleness.value_or(table::kUnbounded)};
+  timing.sum.staleness = 0;
+  const bool is_sum =
+      timing.sum == SchemeSpec{.name = "ssp", .staleness = 0, .factor = scheme.factor};
+  return is_sum && timing.staleness != table::kUnbounded ? std::optional(timing) : std::nullopt;
 }
 
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,

@@ -15,7 +15,7 @@ namespace shoal::parallel {
 // When and how factors become updates under a scheme: those of a clock are one update, with the sum
 // that this scheme in lockstep takes, before the iteration that many clocks later.
 struct FactorTiming {
-  std::string sum = "bsp";
+  table::SchemeSpec sum{};
   table::Clock staleness = 0;
 };
 // Nothing for a scheme that has no update which takes all gradients of a clock.

@@ -169,7 +169,7 @@ void FactorExchange::Part::update(double squares) {
 FactorExchange::FactorExchange(const TableSetup& setup, std::shared_ptr<TableSide> side)
     : side_(std::move(side)),
       timing_(factor_timing(setup.scheme.spec()).value_or(FactorTiming())),
-      sum_(or_throw(table::make_scheme(timing_.sum))),
+      sum_(or_throw(timing_.sum.make())),
       own_(static_cast<std::size_t>(setup.table.worker())),
       clips_(setup.param.clip_gradients() >= 0) {
   for (std::size_t layer = 0; layer < setup.ways.size(); ++layer)

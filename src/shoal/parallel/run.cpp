@@ -37,7 +37,7 @@ class Releases {
 // A phase whose groups are to be found stands for what it is with any.
 std::unique_ptr<table::Scheme> scheme_of(const Phase& phase) {
   table::SchemeSpec spec = phase.scheme;
-  if (phase.search) spec.groups = {{0}};
+  if (phase.search) spec.groups = table::Groups{{0}};
   return or_throw(spec.make());
 }
 

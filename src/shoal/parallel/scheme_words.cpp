@@ -13,6 +13,7 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/compat/mxnetg.h"
+#include "shoal/parallel/scheme_fields.h"
 #include "shoal/proto/fields.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -25,24 +26,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 constexpr std::size_t kMostPhases = 100'000;
-// Fields of a phase that the solver has too, by the same names.
-constexpr const char* kOwn[] = {"base_lr", "test_interval", "momentum", "weight_decay",
-                                "iter_size"};
-// Others of a phase, and of what comes before its scheme, not of the scheme.
-constexpr const char* kNotWords[] = {"type",           "iterations",      "batch_size",
-                                     "groups_file",    "group_by",        "profile_iterations",
-                                     "min_group_size", "regroup_interval"};
-
-bool is_among(std::span<const char* const> names, const FieldDescriptor& field) {
-  return std::ranges::find(names, field.name()) != names.end();
-}
-
-std::vector<const FieldDescriptor*> fields_of(const Message& message) {
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  return fields;
-}
-
+// The value as a prototxt has it, in lower case: a float with the digits that were written.
 std::string value_of(const Message& message, const FieldDescriptor* field) {
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
     return message.GetReflection()->GetString(message, field);
@@ -51,25 +35,22 @@ std::string value_of(const Message& message, const FieldDescriptor* field) {
   return in_lower_case(text);
 }
 
-// Every field that is set, "staleness=2"; those of weighting as "weighting=inverse weighting_a=2".
-void append(const Message& message, const std::string& prefix, std::string& words) {
-  for (const FieldDescriptor* field : fields_of(message)) {
-    const std::string& name = field->name();
-    if (prefix.empty() && (is_among(kNotWords, *field) || is_among(kOwn, *field))) continue;
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
-      append(message.GetReflection()->GetMessage(message, field), name, words);
-    else
-      words += str(' ',
-                   prefix.empty()       ? name
-                   : name == "function" ? prefix
-                                        : str(prefix, '_', name),
-                   '=', value_of(message, field));
-  }
-}
-
 template <class... Args>
 ConfigError wrong(const std::string& name, const Args&... words) {
   return ConfigError(Code::kConfig, name, ": ", words...);
+}
+
+template <class T, class... Args>
+T or_wrong(Result<T> result, const std::string& name, const Args&... words) {
+  if (!result.ok()) throw wrong(name, words..., result.error().message);
+  return std::move(result).value();
+}
+
+std::string groups_of_file(const SchemeParameter& scheme, const std::string& name) {
+  if (scheme.has_groups())
+    throw wrong(name, "scheme: groups and groups_file are given; one is enough");
+  const std::string text = or_wrong(read_file(scheme.groups_file(), Code::kConfig), name);
+  return or_wrong(compat::read_groups(text), name, "groups_file ", scheme.groups_file(), ": ");
 }
 
 // The list, again and again, until `total` iterations are had.
@@ -102,35 +83,29 @@ namespace {
 
 // Returns the search that a scheme asks for, if there is one.
 std::optional<GroupSearch> search_of(const SchemeParameter& scheme, const std::string& name) {
-  if (scheme.group_by() != SchemeParameter::SPEED) {
-    const char* const field = scheme.has_min_group_size()       ? "min_group_size"
-                              : scheme.has_profile_iterations() ? "profile_iterations"
-                              : scheme.has_regroup_interval()   ? "regroup_interval"
-                                                                : nullptr;
-    if (field) throw wrong(name, "scheme: ", field, " is of group_by: SPEED, which is not given");
-    return std::nullopt;
-  }
+  const bool by_speed = scheme.group_by() == SchemeParameter::SPEED;
+  const auto read = [&](const char* parameter, int least, auto& to) {
+    const FieldDescriptor* const field = SchemeParameter::descriptor()->FindFieldByName(parameter);
+    if (!scheme.GetReflection()->HasField(scheme, field)) return;
+    if (!by_speed)
+      throw wrong(name, "scheme: ", parameter, " is of group_by: SPEED, which is not given");
+    const int number = scheme.GetReflection()->GetInt32(scheme, field);
+    if (number < least)
+      throw wrong(name, "scheme: ", parameter, " is ", number, "; it must be ", least, " or more");
+    to = number;
+  };
+  GroupSearch search;
+  read("min_group_size", 1, search.smallest);
+  read("profile_iterations", 1, search.profile);
+  read("regroup_interval", 0, search.interval);
+  if (!by_speed) return std::nullopt;
   if (in_lower_case(scheme.type()) != "grouped")
     throw wrong(name, "scheme: group_by is of grouped, and the type is ", scheme.type());
   if (scheme.has_groups() || scheme.has_groups_file())
     throw wrong(name, "scheme: group_by: SPEED finds the groups, and ",
                 scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out");
-  const auto check = [&](const char* field, std::int64_t number, int least) {
-    if (number < least)
-      throw wrong(name, "scheme: ", field, " is ", number, "; it must be ", least, " or more");
-    return number;
-  };
-  GroupSearch search;
-  if (scheme.has_profile_iterations())
-    search.profile = check("profile_iterations", scheme.profile_iterations(), 1);
-  if (scheme.has_min_group_size())
-    search.smallest = static_cast<std::size_t>(check("min_group_size", scheme.min_group_size(), 1));
-  if (scheme.has_regroup_interval())
-    search.interval = check("regroup_interval", scheme.regroup_interval(), 0);
   return search;
 }
-
-constexpr const char* kSomeGroups = "0";  // so that the other words can be read
 
 // Adds a phase of its own for each search.
 std::vector<Phase> with_profiles(const std::vector<Phase>& list, const std::string& name) {
@@ -154,34 +129,32 @@ std::vector<Phase> with_profiles(const std::vector<Phase>& list, const std::stri
 }  // namespace
 
 table::SchemeSpec spec_of(const SchemeParameter& scheme, const std::string& name) {
+  const bool search = search_of(scheme, name).has_value();
   SchemeParameter own = scheme;
-  const auto search = search_of(scheme, name);
-  if (search) own.set_groups(kSomeGroups);
-  if (own.has_groups_file()) {
-    if (own.has_groups())
-      throw wrong(name, "scheme: groups and groups_file are given; one is enough");
-    const auto text = read_file(own.groups_file(), Code::kConfig);
-    if (!text.ok()) throw wrong(name, text.error().message);
-    const auto groups = compat::read_groups(text.value());
-    if (!groups.ok())
-      throw wrong(name, "groups_file ", own.groups_file(), ": ", groups.error().message);
-    own.set_groups(groups.value());
-  }
-  std::string words = in_lower_case(own.type());
-  append(own, "", words);
-  const auto made = table::make_scheme(words);
-  if (!made.ok()) throw wrong(name, made.error().message);
-  table::SchemeSpec spec = made.value()->spec();
-  if (search) spec.groups.clear();
+  if (own.has_groups_file()) own.set_groups(groups_of_file(own, name));
+  table::SchemeSpec spec{.name = in_lower_case(scheme.type())};
+  table::for_each_parameter(spec, [&](const char* parameter, const auto&) {
+    const auto [message, field] = place_of(parameter, own);
+    if (!message->GetReflection()->HasField(*message, field)) return;
+    const std::string why = table::set_parameter(spec, parameter, value_of(*message, field));
+    if (!why.empty()) throw wrong(name, "scheme: ", why);
+  });
+  if (search) spec.groups = table::Groups{{0}};  // so that the rest can be checked
+  spec = or_wrong(spec.make(), name, "")->spec();
+  if (search) spec.groups.reset();
   return spec;
 }
 
 namespace {
 
+// The fields of a phase that the solver has too, by the same names.
 std::string own_of(const SchemeParameter& scheme) {
   SchemeParameter own;
-  for (const FieldDescriptor* field : fields_of(scheme))
-    if (is_among(kOwn, *field)) copy_field(scheme, *field, own, *field);
+  std::vector<const FieldDescriptor*> fields;
+  scheme.GetReflection()->ListFields(scheme, &fields);
+  for (const FieldDescriptor* field : fields)
+    if (field->name() != "type" && SolverParameter::descriptor()->FindFieldByName(field->name()))
+      copy_field(scheme, *field, own, *field);
   return own.ShortDebugString();
 }
 

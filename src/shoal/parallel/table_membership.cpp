@@ -71,7 +71,7 @@ class TableMembership final : public JobMembership {
   bool same_workers() const override { return ranks_of(table_.roster()) == trained_; }
 
   std::optional<table::SchemeSpec> joined() const override {
-    return joined_ ? scheme_said() : std::nullopt;
+    return joined_ ? table_.roster().scheme : std::nullopt;
   }
 
   void check(const SolverParameter& solver, const std::vector<Phase>& phases) const override {
@@ -89,7 +89,7 @@ class TableMembership final : public JobMembership {
   Result<bool> prepare(std::int64_t iteration, std::int64_t phase_end,
                        table::SchemeSpec& scheme) override {
     while (table_.roster().generation == generation_ && table_.roster().measures) {
-      Result<std::vector<double>> found = measure_servers(table_, *team_, scheme.words());
+      Result<std::vector<double>> found = measure_servers(table_, *team_, scheme);
       if (!found.ok()) return failed(found.error());
       const Result<bool> stays = regroup({.clock = iteration,
                                           .phase_end = phase_end,
@@ -97,7 +97,7 @@ class TableMembership final : public JobMembership {
                                           .bandwidths = std::move(found).value()});
       if (!stays.ok()) return failed(stays.error());
       if (!stays.value()) return stays;
-      scheme = scheme_said().value_or(scheme);
+      scheme = table_.roster().scheme.value_or(scheme);
       links_are_new_ = true;
     }
     rates_ = rates_of(spec_.solver);
@@ -116,7 +116,7 @@ class TableMembership final : public JobMembership {
     check_fit(solver, name_, *made, share_.clients);
     choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
     const WorkerOptions options{.name = name_,
-                                .scheme = scheme.words(),
+                                .scheme = scheme,
                                 .weight = contribution_weight(solver, name_, net.context().share()),
                                 .until = phase_end,
                                 .generation = generation_,
@@ -140,7 +140,7 @@ class TableMembership final : public JobMembership {
     if (!is_first) return;
     if (team_->chief()) {
       LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver);
-      const std::string caution = or_throw(scheme.make())->caution(share_.clients);
+      const std::string caution = made->caution(share_.clients);
       if (!caution.empty()) LOG(WARNING) << "Scheme " << scheme.words() << ": " << caution;
     }
     if (std::exchange(joined_, false))
@@ -174,12 +174,12 @@ class TableMembership final : public JobMembership {
     SegmentStart start;
     table::SegmentBody body{.clock = end.iteration};
     if (end.next || end.within) body.phase_end = end.phase_end;
-    if (end.next && !end.within) body.next_scheme = end.next->scheme.words();
+    if (end.next && !end.within) body.next_scheme = end.next->scheme;
     if (shares_by_ != SolverParameter::EQUAL) body.weights = share_.weights;
     if (const auto& found = searched.value()) body.weights = found->weights;
     if (searched.value() && searched.value()->scheme) {
       start.found = searched.value()->scheme;
-      body.scheme = start.found->words();
+      body.scheme = start.found;
       start.ending = options_.profile_only ? Ending::kDone : Ending::kContinues;
     }
     if (start.ending == Ending::kDone) return start;
@@ -189,11 +189,11 @@ class TableMembership final : public JobMembership {
     if (!stays.value()) start.ending = Ending::kLeft;
     const table::RosterBody& roster = table_.roster();
     if (roster.generation != generation_) return start;
-    start.scheme = scheme_said();
+    start.scheme = roster.scheme;
     if (!roster.why.empty())
       LOG(INFO) << "Iteration " << end.iteration << ": continuing with " << share_.clients
                 << " workers (was " << workers << "), scheme "
-                << (roster.scheme.empty() ? "as before" : roster.scheme) << ": " << roster.why;
+                << (roster.scheme ? roster.scheme->words() : "as before") << ": " << roster.why;
     return start;
   }
 
@@ -219,12 +219,6 @@ class TableMembership final : public JobMembership {
   void release() override { table_.release(); }
 
  private:
-  // The scheme that the roster says; nothing: it says none.
-  std::optional<table::SchemeSpec> scheme_said() const {
-    const std::string& words = table_.roster().scheme;
-    if (words.empty()) return std::nullopt;
-    return or_throw(table::make_scheme(words))->spec();
-  }
   ProfileFiles files() const { return {options_.groups_out, options_.data_sharding_out}; }
   bool measures() const { return options_.measure_servers && team_->chief(); }
 

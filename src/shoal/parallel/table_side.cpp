@@ -34,7 +34,7 @@ TableSide::TableSide(const TableSetup& setup)
 TeamPolicy TableSide::policy(const TableSetup& setup) const {
   const bool gradients = task.contribution == ContributionKind::kGradient;
   return {.bounded = setup.scheme.bounded(),
-          .in_step = gradients && !setup.scheme.spec().groups.empty(),
+          .in_step = gradients && setup.scheme.spec().groups.has_value(),
           .shares_iterations = task.shared,
           .shares_running_sums = !gradients};
 }

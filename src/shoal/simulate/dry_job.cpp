@@ -52,7 +52,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   DryPhase phase{
       .plan = parallel::plan_of(recipe_, map.rows(), job.roster(), start, {},
                                 {.name = name,
-                                 .scheme = given.scheme.words(),
+                                 .scheme = given.scheme,
                                  .generation = static_cast<table::Generation>(phases.size())}),
       .task = task,
       .bounded = scheme->bounded(),

@@ -22,9 +22,9 @@ class SimulatedTable;
 
 struct JobOptions {
   std::uint64_t seed = 1;
-  bool dry = false;    // rows have sizes and no values
-  std::string scheme;  // in words, of the first phase
-  table::SchemeMaker maker = table::make_scheme;
+  bool dry = false;                           // rows have sizes and no values
+  std::optional<table::SchemeSpec> scheme{};  // of the first phase; none: no pacer
+  table::SchemeMaker maker = &table::SchemeSpec::make;
 };
 
 class SimulatedJob {

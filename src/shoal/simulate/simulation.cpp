@@ -191,8 +191,7 @@ class Simulation {
       : options_(options),
         spec_(spec_of(with_rates(param, cluster), options.name)),
         servers_(options.by_time ? cluster.known_servers() : table::Servers(cluster.servers())),
-        job_(cluster,
-             {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
+        job_(cluster, {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme}),
         slots_(options.threads),
         test_every_(to_instant(options.test_every)) {
     check_dry(param, spec_, options);

@@ -16,10 +16,10 @@ struct CoordinatorOptions {
   std::uint32_t processes = 1;  // that are to join
   std::uint64_t seed = 0;       // of the job
   bool ranks_by_order = false;  // enroll() begins with the ranks of these, from 1
-  // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may
-  // start at once, with one step, and counts
-  std::string scheme{};
-  SchemeMaker maker = make_scheme;
+  // its pacer answers kBegin and kJudge; without one every task may start at once, with one step,
+  // and counts
+  std::optional<SchemeSpec> scheme{};
+  SchemeMaker maker = &SchemeSpec::make;
 };
 
 // Answers the questions of workers, each by the part that it concerns.
@@ -74,8 +74,8 @@ class Coordinator {
   JobParts job_;
   Membership membership_;
   const SchemeMaker maker_;
-  Clock scheme_generation_ = -1;  // the last that worker 0 said
-  std::string paced_;             // the scheme whose pacer decides
+  Clock scheme_generation_ = -1;     // the last that worker 0 said
+  std::optional<SchemeSpec> paced_;  // the scheme whose pacer decides
 };
 
 }  // namespace shoal::table

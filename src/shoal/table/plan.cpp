@@ -48,9 +48,9 @@ std::string validate(const Plan& plan) {
   if (!std::isfinite(plan.clip))
     return str("clip_gradients is ", plan.clip, "; it must be finite (below 0: none)");
   if (plan.iter_size < 1) return "iter_size is 0; it must be at least 1";
-  if (plan.scheme.empty()) return "the scheme has no name";
-  if (plan.scheme.size() > kMaxSchemeBytes)
-    return str("the scheme's name has ", plan.scheme.size(), " letters; at most ", kMaxSchemeBytes,
+  if (plan.scheme.name.empty()) return "the scheme has no name";
+  if (const std::size_t letters = plan.scheme.words().size(); letters > kMaxSchemeBytes)
+    return str("the scheme's name has ", letters, " letters; at most ", kMaxSchemeBytes,
                " are allowed");
   if (plan.rows.empty()) return "there are no rows";
   if (plan.rows.size() > kMaxRows)

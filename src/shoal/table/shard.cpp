@@ -78,10 +78,10 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   auto made = maker_(said.scheme);
   if (!made.ok()) return wrong(": ", made.error().message);
   if (const std::string unfit = made.value()->unfit(said.workers); !unfit.empty())
-    return wrong(": scheme '", said.scheme, "': ", unfit);
+    return wrong(": scheme '", said.scheme.words(), "': ", unfit);
   if (said.clip >= 0 && !made.value()->lockstep)
     return wrong(": a clip of the norm needs all workers' gradients at once, and under scheme '",
-                 said.scheme, "' they come one by one");
+                 said.scheme.words(), "' they come one by one");
   if (rows_ && said.generation != rows_->plan().generation + 1)
     return wrong(" is of generation ", said.generation, ", and this server is in generation ",
                  rows_->plan().generation);

@@ -18,8 +18,8 @@ namespace shoal::table {
 
 class Shard {
  public:
-  // `maker` makes the scheme of the plan's words, `codecs` finds the codecs of its rows.
-  explicit Shard(int server, SchemeMaker maker = make_scheme, CodecFinder codecs = find_codec)
+  // `maker` makes the plan's scheme, `codecs` finds the codecs of its rows.
+  explicit Shard(int server, SchemeMaker maker = &SchemeSpec::make, CodecFinder codecs = find_codec)
       : maker_(std::move(maker)), keeps_{.server = server, .codecs = codecs} {}
   Shard(const Shard&) = delete;
 

@@ -28,7 +28,7 @@ std::string describe(const Plan& plan) {
       "\nmomentum2: ", rule.momentum2, "\nrms_decay: ", rule.rms_decay, "\ndelta: ", rule.delta,
       "\nregularization: ", plan.regularization == optim::Regularization::kL1 ? "L1" : "L2",
       "\nweight_decay: ", plan.weight_decay, "\nclip: ", plan.clip, "\niter_size: ", plan.iter_size,
-      "\nscheme: ", plan.scheme, "\nrows: ", plan.rows.size(), "\nnumbers: ", floats,
+      "\nscheme: ", plan.scheme.words(), "\nrows: ", plan.rows.size(), "\nnumbers: ", floats,
       "\nrows' digest: ", hash.finish(), "\n");
 }
 
@@ -63,7 +63,7 @@ Status TableSession::create(const Plan& plan, const Source& initial,
   open_rows(plan, destinations);
   if (is_chief) {
     // before the last round: so before any worker asks for a task
-    tell(Topic::kScheme, plan.generation, plan.scheme);
+    tell(Topic::kScheme, plan.generation, plan.scheme.words());
     TRY(install(plan, initial, destinations));
   }
   return ask(Topic::kBarrier, rows_exist(plan.generation), "");

@@ -23,7 +23,7 @@ class TableSession : public Table {
 
  protected:
   // `compares`: the workers make sure that they all have the chief's plan.
-  explicit TableSession(bool compares, SchemeMaker maker = make_scheme)
+  explicit TableSession(bool compares, SchemeMaker maker = &SchemeSpec::make)
       : compares_(compares), maker_(std::move(maker)) {}
 
   // Before anything else in each call.

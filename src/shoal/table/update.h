@@ -3,6 +3,7 @@
 // row into pieces for a ParallelFor. Without that the caller's thread does all.
 #pragma once
 
+#include "shoal/optim/rule.h"
 #include "shoal/table/types.h"
 
 namespace shoal::table {

@@ -20,7 +20,7 @@ using table::RowId;
 constexpr std::size_t kRowsEach = 4;  // on a server: a MiB
 constexpr int kProbers = 3;
 
-table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) {
+table::Plan rows_of(const table::RosterBody& roster, const table::SchemeSpec& scheme) {
   std::vector<table::Row> rows;
   for (std::uint16_t server = 0; server < servers_of(roster); ++server)
     rows.insert(rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
@@ -47,7 +47,7 @@ Result<double> time_of_reading(table::Table& table, const table::Plan& plan,
 
 class Probe {
  public:
-  Probe(table::Table& table, const std::string& scheme)
+  Probe(table::Table& table, const table::SchemeSpec& scheme)
       : table_(table),
         plan_(rows_of(table.roster(), scheme)),
         numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
@@ -132,7 +132,7 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan) {
 }
 
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
-                                            const std::string& scheme) {
+                                            const table::SchemeSpec& scheme) {
   Probe probe(table, scheme);
   Result<std::vector<double>> fastest = probe.run(team);
   if (!fastest.ok()) table.release();  // before the numbers go

@@ -38,7 +38,7 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan);
 // with a plan of their own in the roster's generation, with this scheme and the clocks of the
 // roster; 2 MiB from each server to each worker that measures.
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
-                                            const std::string& scheme);
+                                            const table::SchemeSpec& scheme);
 
 // The rates of this job, the same on every worker: the link of the chief's process while all others
 // send to it, half of the time of a question and its answer between worker 1 and the chief's

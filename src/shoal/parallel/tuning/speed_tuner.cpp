@@ -67,7 +67,7 @@ Result<std::optional<SpeedTuner::Found>> SpeedTuner::find(const End& end, const 
   TRY(profile);
   if (again == (profile.value().least >= phase.end)) return std::optional<Found>();
   const std::vector<double>& speeds = profile.value().speeds;
-  const Groups& before = end.scheme.groups;
+  const Groups before = end.scheme.groups.value_or(Groups());
   Groups groups = profile.value().grouping.groups;
   const bool stays = again && !worth_changing(before, groups, speeds);
   LOG(INFO) << "Iteration " << end.iteration << ": " << text_of(profile.value())

@@ -16,7 +16,8 @@ namespace shoal::table {
 class Agreement {
  public:
   // `scheme`: of the present generation.
-  Agreement(Members& members, const SchemeSpec& scheme) : members_(members), scheme_(scheme) {}
+  Agreement(Members& members, const std::optional<SchemeSpec>& scheme)
+      : members_(members), scheme_(scheme) {}
   // A want that comes while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
   Status want(Rank rank, const Ask& ask) {
@@ -133,7 +134,8 @@ class Agreement {
   // One of them that has begun an iteration waits at its end for the others'. Their clocks differ
   // as they did when the generation began.
   void align() {
-    for (const std::vector<int>& workers : scheme_.groups) {
+    if (!scheme_ || !scheme_->groups) return;
+    for (const std::vector<int>& workers : *scheme_->groups) {
       Clock most = 0;
       std::vector<Pause*> pauses;
       for (const int worker : workers)
@@ -145,7 +147,7 @@ class Agreement {
   }
 
   Members& members_;
-  const SchemeSpec& scheme_;
+  const std::optional<SchemeSpec>& scheme_;
   std::map<Rank, std::pair<Clock, Want>> wanted_;  // last, and at which clock, by rank
   bool open_ = false;
   bool requeues_ = false;

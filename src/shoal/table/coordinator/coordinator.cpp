@@ -62,11 +62,13 @@ Status Coordinator::next_scheme(Rank rank, const Ask& ask) {
   if (job_.members[rank].worker != 0)
     return job_.members.broken(rank, " says what scheme is next, and only worker 0 may");
   if (ask.clock <= scheme_generation_) return {};
-  const auto scheme = maker_(ask.body);
+  const Result<SchemeSpec> said = parse_scheme(ask.body);
+  TRY(said);
+  const auto scheme = maker_(said.value());
   TRY(scheme);
   scheme_generation_ = ask.clock;
   job_.regrouping.plans(scheme.value()->spec());
-  if (std::exchange(paced_, ask.body) == ask.body && ask.clock > 0)
+  if (std::exchange(paced_, said.value()) == said.value() && ask.clock > 0)
     job_.pacing.go_on();
   else
     job_.pacing.use(scheme.value()->make_pacer());
@@ -103,8 +105,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options)
       maker_(options.maker) {
   CHECK_GE(options.processes, 1u);
   if (options.ranks_by_order) job_.members.give_ranks();
-  if (options.scheme.empty()) return;
-  const auto scheme = maker_(options.scheme);
+  if (!options.scheme) return;
+  const auto scheme = maker_(*options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
   job_.pacing.use(scheme.value()->make_pacer());
   job_.regrouping.plans(scheme.value()->spec());

@@ -39,10 +39,7 @@ class Regrouping {
     return !std::exchange(wanted_, true);
   }
   // The scheme with which worker 0 plans this generation.
-  void plans(const SchemeSpec& scheme) {
-    spec_ = scheme;
-    roster_.scheme = spec_.words();
-  }
+  void plans(const SchemeSpec& scheme) { roster_.scheme = scheme; }
 
   // The workers in `ends` are all there are, and at their ends. A worker that was leaving has
   // left, and one that came since the last has joined, where the slowest is. `seconds`: of an
@@ -55,12 +52,12 @@ class Regrouping {
     for (const auto& [rank, end] : ends) least = std::min(least, clocks[rank] = end.clock);
     // A phase that begins has its own scheme, for the workers that the job began with.
     std::vector<Rank> before = members_.workers();
-    std::string scheme = roster_.scheme;
+    std::optional<SchemeSpec> scheme = roster_.scheme;
     const auto said = ends.find(before.at(0));
     const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
-    if (!chief.scheme.empty()) {
+    if (chief.scheme) {
       scheme = chief.scheme;
-    } else if (least >= chief.phase_end && !chief.next_scheme.empty()) {
+    } else if (least >= chief.phase_end && chief.next_scheme) {
       scheme = chief.next_scheme;
       before = founders_;
     } else {
@@ -72,7 +69,7 @@ class Regrouping {
       members_[rank].left = members_[rank].left || members_[rank].leaving;
     number();
     weigh_new();
-    plans(for_workers(scheme, before, members_.workers(), seconds));
+    if (scheme) plans(for_workers(*scheme, before, members_.workers(), seconds));
     roster_.measures = chief.measures && knows_not_all();
     list(clocks, least);
     ++roster_.generation;
@@ -97,7 +94,8 @@ class Regrouping {
       return words;
     return count(chief.bandwidths, members_.servers().size(), "servers");
   }
-  const SchemeSpec& scheme() const { return spec_; }
+  // Returns the present scheme; none: it was not said yet.
+  const std::optional<SchemeSpec>& scheme() const { return roster_.scheme; }
 
  private:
   void take(const SegmentBody& chief) {
@@ -158,11 +156,11 @@ class Regrouping {
   }
 
   // The scheme for the workers as they are numbered now.
-  static SchemeSpec for_workers(const std::string& words, const std::vector<Rank>& before,
+  static SchemeSpec for_workers(const SchemeSpec& spec, const std::vector<Rank>& before,
                                 const std::vector<Rank>& now,
                                 const std::function<double(Rank)>& seconds) {
-    const auto scheme = make_scheme(words);
-    if (!scheme.ok()) return {.name = words};
+    const auto scheme = spec.make();
+    if (!scheme.ok()) return spec;
     if (before == now) return scheme.value()->spec();
     std::vector<int> numbers;
     std::vector<double> times;
@@ -183,7 +181,6 @@ class Regrouping {
 
   Members& members_;
   RosterBody roster_;
-  SchemeSpec spec_{.name = ""};  // the present one; no name: it was not said yet
   bool wanted_ = false;
   std::vector<std::string> whys_;
   std::vector<Rank> founders_;  // ranks of the first workers, by number

@@ -242,9 +242,8 @@ std::string validate(const ServiceOptions& options) {
   if (options.bind.empty()) return "no address to listen on";
   if (options.threads < 1)
     return str(options.threads, " threads for input and output; at least 1 is needed");
-  if (!options.scheme.empty())
-    if (const auto scheme = make_scheme(options.scheme); !scheme.ok())
-      return scheme.error().message;
+  if (options.scheme)
+    if (const auto scheme = options.scheme->make(); !scheme.ok()) return scheme.error().message;
   if (options.window < 1) return "a window of 0 bytes lets nothing through";
   if (options.throttle < 0) return str("a throttle of ", options.throttle, " bytes a second");
   for (const milliseconds time :

@@ -77,8 +77,7 @@ class DriftPacer final : public Pacer {
 }  // namespace
 
 std::unique_ptr<Scheme> make_drift_barrier(Parameters& parameters) {
-  parameters.name_first("max_advance");
-  const std::int64_t max_advance = parameters.whole("max_advance", 1, 1'000'000'000);
+  const std::int64_t max_advance = parameters.max_advance();
   Single single = read_single(parameters, Payloads::kAny);
   single.task.paced = true;
   single.task.asks_early = false;  // a worker that starts behind a barrier reads what all have done

@@ -304,20 +304,19 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
 }  // namespace
 
 std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
-  constexpr Choice<bool> kModes[] = {{"assigned", false}, {"pull", true}};
   Task task = read_averaging(parameters);
   task.steps = 0;
   task.paced = true;
-  task.judged = parameters.one_of("mode", kModes, false);
+  task.judged = parameters.mode() == StepsMode::kPull;
   task.asks_early = !task.judged;  // see PullPacer
   if (task.judged && task.weighing == Weighing::kSteps)
     parameters.refuse(
         "aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is "
         "done, how many steps the others will make");
   Limits limits;
-  limits.epsilon = parameters.number("epsilon", {.least = 0}, 0.5);
-  limits.least = parameters.whole("min_steps", 1, kMostSteps, 1);
-  limits.most = parameters.whole("max_steps", 0, kMostSteps, 0);
+  limits.epsilon = parameters.epsilon();
+  limits.least = parameters.min_steps();
+  limits.most = parameters.max_steps();
   if (limits.most > 0 && limits.most < limits.least)
     parameters.refuse(
         str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));

@@ -33,7 +33,7 @@ class Grouped final : public Scheme {
  public:
   Grouped(const SchemeSpec& spec, Clock staleness, Weighting weighting)
       : Scheme(spec, {.staleness = staleness}),
-        groups_(this->spec().groups),
+        groups_(spec.groups.value_or(Groups())),
         weighting_(weighting) {}
 
   std::string unfit(int workers) const override {
@@ -98,17 +98,17 @@ class Grouped final : public Scheme {
     return merge;
   }
 
-  const Groups& groups_;
+  const Groups groups_;
   const Weighting weighting_;
 };
 
 }  // namespace
 
 std::unique_ptr<Scheme> make_grouped(Parameters& parameters) {
-  parameters.groups("groups");
-  const Clock staleness = parameters.clocks("staleness", kUnbounded);
+  parameters.groups();
+  const Clock staleness = parameters.staleness(kUnbounded);
   const Weighting weighting =
-      read_weighting(parameters, Weighting::Function::kInverse, ContributionKind::kGradient);
+      read_weighting(parameters, ContributionKind::kGradient, WeightFunction::kInverse);
   return std::make_unique<Grouped>(parameters.spec(), staleness, weighting);
 }
 

@@ -10,9 +10,8 @@
 namespace shoal::table {
 
 std::unique_ptr<Scheme> make_local_steps(Parameters& parameters) {
-  const std::int64_t steps = parameters.whole("local_steps", 1, kMostSteps, 10);
   Task task = read_averaging(parameters);
-  task.steps = static_cast<int>(steps);
+  task.steps = static_cast<int>(parameters.local_steps());
   return std::make_unique<InStep>(parameters.spec(), task);
 }
 

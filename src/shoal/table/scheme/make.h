@@ -7,7 +7,7 @@
 namespace shoal::table {
 
 // Complains, if it must, to the parameters: then what is made is thrown away.
-#define SCHEME(name) std::unique_ptr<Scheme> make_##name(Parameters&);
+#define SCHEME(name, ...) std::unique_ptr<Scheme> make_##name(Parameters&);
 #include "shoal/table/scheme/schemes.def"
 #undef SCHEME
 

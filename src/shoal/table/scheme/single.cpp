@@ -5,13 +5,6 @@
 namespace shoal::table {
 namespace {
 
-constexpr Choice<ContributionKind> kPayloads[] = {{"gradient", ContributionKind::kGradient},
-                                                  {"delta", ContributionKind::kDelta},
-                                                  {"weights", ContributionKind::kWeights}};
-constexpr Choice<bool> kOrders[] = {{"after", false}, {"before", true}};
-constexpr Choice<MomentumPolicy> kPolicies[] = {{"keep", MomentumPolicy::kKeep},
-                                                {"reset", MomentumPolicy::kReset},
-                                                {"average", MomentumPolicy::kAverage}};
 constexpr double kBeta = 0.9;  // of the paper: what all workers' moving rates add up to
 
 double rate_or(double moving_rate, int workers) {
@@ -51,38 +44,36 @@ std::string OneByOne::caution(int workers) const {
              ", above 1: the center moves further than to the workers' mean");
 }
 
-MomentumPolicy read_momentum_policy(Parameters& parameters) {
-  return parameters.one_of("momentum_policy", kPolicies, MomentumPolicy::kKeep);
-}
-
 Single read_single(Parameters& parameters, Payloads payloads, double compensation) {
   Single single;
   ContributionKind& payload = single.task.contribution;
   if (payloads == Payloads::kWeights)
     payload = ContributionKind::kWeights;
   else if (payloads != Payloads::kGradient)
-    payload =
-        parameters.one_of("payload", std::span(kPayloads).first(payloads == Payloads::kAny ? 3 : 2),
-                          ContributionKind::kGradient);
+    payload = parameters.payload();
+  if (payload == ContributionKind::kWeights && payloads == Payloads::kGradientOrDelta) {
+    parameters.refuse("payload is 'weights'; known: gradient, delta");
+    payload = ContributionKind::kGradient;
+  }
   const bool weights = payload == ContributionKind::kWeights;
-  if (payload == ContributionKind::kGradient) {
-    single.compensation = parameters.number("compensation", {.least = 0}, compensation);
+  const bool gradient = payload == ContributionKind::kGradient;
+  if (gradient) {
+    single.compensation = parameters.compensation(compensation);
     single.keeps_reads = single.compensation > 0;
   } else {
     single.task.steps =
-        static_cast<int>(parameters.whole("local_steps", 1, kMostSteps, weights ? 10 : 1));
-    single.task.momentum = read_momentum_policy(parameters);
+        static_cast<int>(weights ? parameters.local_steps() : parameters.local_steps(1));
+    single.task.momentum = parameters.momentum_policy();
   }
   if (weights) {
-    single.moving_rate = parameters.number("moving_rate", {.above = 0, .most = 1}, 0);
-    single.task.pull_first = parameters.one_of("exchange_order", kOrders, false);
+    single.moving_rate = parameters.moving_rate();
+    single.task.pull_first = parameters.exchange_order() == ExchangeOrder::kBefore;
   } else {
-    single.factor =
-        parameters.number("factor", {.least = 0}, payload == ContributionKind::kDelta ? 1 : 0);
+    single.factor = gradient ? parameters.factor() : parameters.factor(1);
   }
-  single.weighting = read_weighting(parameters, Weighting::Function::kNone, payload);
+  single.weighting = read_weighting(parameters, payload);
   Task& task = single.task;
-  task.shared = task.paced = task.asks_early = parameters.yes_or_no("share_iterations");
+  task.shared = task.paced = task.asks_early = parameters.share_iterations();
   return single;
 }
 

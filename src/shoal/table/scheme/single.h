@@ -32,18 +32,15 @@ class OneByOne : public Scheme {
 
 enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };
 
-// payload=gradient|delta|weights, where there is a choice; of a gradient: factor (0), compensation;
-// of a delta: factor (1), local_steps (1), momentum_policy; of weights: moving_rate (0.9/workers),
-// local_steps (10), exchange_order=after|before, momentum_policy; of all: weighting (none),
-// share_iterations (false).
+// Reads payload, where there is a choice; of a gradient compensation (`compensation` where it is
+// not given) and factor; of a delta local_steps, momentum_policy and factor; of weights
+// local_steps, momentum_policy, moving_rate and exchange_order; of all the weighting and
+// share_iterations.
 //
 // A gradient's factor is by default the number of workers of the generation: n mini-batches then
 // move the row as far as one of n times the size does. Who has come to the end counts as well, or
 // the last would go on at n times the rate, each step by its own small batch. A delta's is 1, as in
 // SpeeDO: what a worker did counts whole.
 Single read_single(Parameters& parameters, Payloads payloads, double compensation = 0);
-
-// momentum_policy=keep|reset|average
-MomentumPolicy read_momentum_policy(Parameters& parameters);
 
 }  // namespace shoal::table

@@ -10,14 +10,12 @@ namespace shoal::table {
 std::unique_ptr<Scheme> make_bsp(Parameters&) { return std::make_unique<InStep>(); }
 
 std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
-  parameters.name_first("staleness");
-  const Clock staleness = parameters.clocks("staleness");
+  const Clock staleness = parameters.staleness();
   Single single = read_single(parameters, Payloads::kGradientOrDelta);
   single.staleness = staleness;
-  const std::string words = parameters.spec().words();
-  const std::string_view sum = "ssp 0 factor=";
-  const bool sums = words.starts_with(sum) && words.find(' ', sum.size()) == std::string::npos;
-  if (staleness == 0 && words != "ssp 0" && !sums)
+  const SchemeSpec& spec = parameters.spec();
+  const bool is_bsp = staleness == 0;
+  if (is_bsp && spec != SchemeSpec{.name = "ssp", .staleness = 0, .factor = spec.factor})
     parameters.refuse(
         "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else but a "
         "factor (of deltas, local_steps is that)");
@@ -25,11 +23,10 @@ std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
     parameters.refuse(
         "share_iterations needs workers without a bound: who does more iterations than others is "
         "ahead of them");
-  if (sums)
-    return std::make_unique<InStep>(parameters.spec(), Task{}, PacerMaker{},
-                                    static_cast<float>(single.factor));
-  if (staleness == 0) return std::make_unique<InStep>();
-  return std::make_unique<OneByOne>(parameters.spec(), single);
+  if (is_bsp && spec.factor)
+    return std::make_unique<InStep>(spec, Task{}, PacerMaker{}, static_cast<float>(*spec.factor));
+  if (is_bsp) return std::make_unique<InStep>();
+  return std::make_unique<OneByOne>(spec, single);
 }
 
 std::unique_ptr<Scheme> make_async(Parameters& parameters) {

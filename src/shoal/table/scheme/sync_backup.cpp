@@ -29,8 +29,7 @@ class SyncBackup final : public Scheme {
   // Spare workers stay as many, while one is left that is not.
   SchemeSpec for_workers(std::span<const int> before, std::span<const double>) const override {
     SchemeSpec now = spec();
-    if (!unfit(static_cast<int>(before.size())).empty())
-      now.parameters[0] = str("backup=", before.size() - 1);
+    if (!unfit(static_cast<int>(before.size())).empty()) now.backup = before.size() - 1;
     return now;
   }
 
@@ -58,8 +57,8 @@ class SyncBackup final : public Scheme {
 }  // namespace
 
 std::unique_ptr<Scheme> make_sync_backup(Parameters& parameters) {
-  const std::int64_t backup = parameters.whole("backup", 0, 65535);
-  const bool shared = parameters.yes_or_no("share_iterations");
+  const std::int64_t backup = parameters.backup();
+  const bool shared = parameters.share_iterations();
   return std::make_unique<SyncBackup>(parameters.spec(), backup, shared);
 }
 

@@ -2,15 +2,7 @@
 
 #include <algorithm>
 
-#include "shoal/table/scheme/single.h"
-
 namespace shoal::table {
-
-namespace {
-
-constexpr double kMostMomentum = 0.9999;  // 1 never ends
-
-}  // namespace
 
 Merge mean_of(const RowView& row, std::span<const std::size_t> which, Weighing weighing) {
   Merge merge;
@@ -40,16 +32,12 @@ std::optional<Merge> InStep::next_merge(const RowView& row) const {
 }
 
 Task read_averaging(Parameters& parameters) {
-  constexpr Choice<Weighing> kWeighings[] = {{"uniform", Weighing::kUniform},
-                                             {"samples", Weighing::kSamples},
-                                             {"steps", Weighing::kSteps}};
   Task task{.contribution = ContributionKind::kDelta};
-  task.momentum = read_momentum_policy(parameters);
-  task.weighing = parameters.one_of("aggregation", kWeighings, Weighing::kSamples);
-  task.global_rate = static_cast<float>(parameters.number("global_rate", {.above = 0}, 1));
-  task.global_momentum = static_cast<float>(
-      parameters.number("global_momentum", {.least = 0, .most = kMostMomentum}, 0));
-  task.global_nesterov = parameters.yes_or_no("global_nesterov");
+  task.momentum = parameters.momentum_policy();
+  task.weighing = parameters.aggregation();
+  task.global_rate = static_cast<float>(parameters.global_rate());
+  task.global_momentum = static_cast<float>(parameters.global_momentum());
+  task.global_nesterov = parameters.global_nesterov();
   if (task.global_nesterov && task.global_momentum == 0)
     parameters.refuse("global_nesterov is of a global_momentum, and there is none");
   return task;

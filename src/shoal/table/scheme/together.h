@@ -5,8 +5,8 @@
 
 namespace shoal::table {
 
-// A task of deltas whose mean is taken: aggregation=uniform|samples|steps (samples),
-// momentum_policy, global_rate (1), global_momentum (0), global_nesterov (false).
+// A task of deltas whose mean is taken. Reads momentum_policy, aggregation, global_rate,
+// global_momentum and global_nesterov.
 Task read_averaging(Parameters& parameters);
 
 // The mean of these contributions of `row.held`, summed in their order. Those of weight 0 are

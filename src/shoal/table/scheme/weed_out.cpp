@@ -8,15 +8,13 @@
 
 namespace shoal::table {
 std::unique_ptr<Scheme> make_weed_out(Parameters& parameters) {
-  constexpr std::int64_t kMost = 1'000'000;
-  if (!parameters.has("weedout")) {
-    const Version most = parameters.clocks("max_version_lag");
+  if (!parameters.given().weedout) {
+    const Version most = parameters.max_version_lag();
     Single single = read_single(parameters, Payloads::kAny);
     single.most_lag = most;
     return std::make_unique<OneByOne>(parameters.spec(), single);
   }
-  const std::int64_t window = parameters.whole("weedout", 1, kMost);
-  const std::int64_t merge_every = parameters.whole("merge_every", 0, kMost, 0);
+  const std::int64_t window = parameters.weedout(), merge_every = parameters.merge_every();
   Single single = read_single(parameters, Payloads::kAny);
   // it drops, and a task that it dropped comes as contributions of weight 0
   single.task.judged = true;

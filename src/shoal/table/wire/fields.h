@@ -7,6 +7,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
+#include "shoal/table/plan.h"
 
 namespace shoal::table::wire {
 
@@ -34,6 +35,10 @@ class Writer {
     CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit
                                  << " can be sent";
     text(value, limit, field);
+  }
+  // Writes the words of a scheme, and none of one that is not given.
+  void scheme(const std::optional<SchemeSpec>& spec) {
+    bytes(spec ? spec->words() : "", kMaxSchemeBytes, "scheme");
   }
   // Cut at the limit.
   void text(const std::string& value, std::size_t limit, const char*) {
@@ -80,6 +85,19 @@ class Reader {
   }
   void text(std::string& value, std::size_t limit, const char* field) {
     bytes(value, limit, field);
+  }
+  // Words in another form than words() gives are an error.
+  void scheme(auto& spec) {
+    std::string words;
+    bytes(words, kMaxSchemeBytes, "scheme");
+    if constexpr (requires { spec.reset(); }) {
+      spec.reset();
+      if (words.empty()) return;
+    }
+    const Result<SchemeSpec> read = parse_scheme(words);
+    if (!read.ok()) return fail(read.error().message);
+    spec = read.value();
+    if (read.value().words() != words) fail(str("scheme '", words, "' in other words"));
   }
   template <class T>
   void list(std::vector<T>& items, std::size_t limit, const char* field) {

@@ -68,7 +68,7 @@ void fields(auto& io, Is<PlanMessage> auto& m) {
   io(plan.workers, plan.servers, plan.start, plan.rule.rule, plan.rule.momentum,
      plan.rule.momentum2, plan.rule.rms_decay, plan.rule.delta, plan.regularization,
      plan.weight_decay, plan.clip, plan.iter_size);
-  io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
+  io.scheme(plan.scheme);
   io.list(plan.rows, kMaxRows, "rows");
   io(plan.generation);
   io.list(plan.ranks, kMaxWorkers, "ranks");
@@ -113,14 +113,14 @@ void fields(auto& io, Is<RosterBody> auto& m) {
   io(m.seed);
   io.list(m.processes, kMaxProcesses, "processes");
   io(m.generation);
-  io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
+  io.scheme(m.scheme);
   io.text(m.why, kMaxReasonBytes, "reason");
   io(m.measures);
 }
 void fields(auto& io, Is<SegmentBody> auto& m) {
   io(m.clock, m.phase_end);
-  io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
-  io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
+  io.scheme(m.next_scheme);
+  io.scheme(m.scheme);
   io.list(m.weights, kMaxWorkers, "weights");
   io.list(m.bandwidths, kMaxServers, "bandwidths");
   io(m.measures);
