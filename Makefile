@@ -146,6 +146,9 @@ soak: $(BUILD)/tests/all             ## a million histories of the table service
 	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## the style: layers, sizes, format, forbidden words
 	python3 scripts/check_style.py
+docs: all $(BUILD)/tests/all         ## the pages and tables of docs/ that the code makes
+	scripts/make_reference.py $(BUILD)
+	SHOAL_WRITE_DOCS=1 $(BUILD)/tests/all --gtest_filter=SchemeFields.AreInTheDocs
 format:                              ## all C++ sources as clang-format 14 writes them
 	git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format-14 -i
 tidy: compile_commands.json          ## clang-tidy and lock checks (TIDY_ARGS: files, or --since=REV)
@@ -314,7 +317,7 @@ $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
-.PHONY: all test soak check format tidy asan tsan tsan_table fuzz bench bench_peers install \
+.PHONY: all test soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \
         uninstall bundle clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
