@@ -217,7 +217,7 @@ const Codec* find_with_states(CodecId id) {
 TEST(Codec, KeepsAStateOfEachRowOnBothSides) {
   Plan plan = plan_of("bsp", 1, {2});
   plan.rows.edit()[0].push_codec = plan.rows.edit()[0].pull_codec = kWhole;
-  Shard shard(0, make_scheme, find_with_states);
+  Shard shard(0, &SchemeSpec::make, find_with_states);
   Outbox out;
   const std::vector<float> first(2, 0.25f), gradient(2, 0.3f);
   or_throw(shard.handle(0, PlanMessage{plan}, out));
@@ -246,7 +246,7 @@ TEST(Codec, KeepsAStateOfEachRowOnBothSides) {
 }
 
 TEST(Codec, APlanWithACodecOfSeveralRoundsIsRefused) {
-  Shard shard(0, make_scheme, find_with_states);
+  Shard shard(0, &SchemeSpec::make, find_with_states);
   Outbox out;
   Plan plan = plan_of("bsp", 1);
   plan.rows.edit()[0].push_codec = kTwoRounds;
