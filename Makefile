@@ -89,7 +89,7 @@ PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads
 # the headers of all once; those with flags of their own are compiled alone.
 ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp \
-            src/shoal/parallel/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp \
+            src/shoal/parallel/sums/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp \
             src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp \
             tests/net/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
@@ -279,7 +279,7 @@ $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): \
   private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 $(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): \
   private CPPFLAGS += -DSHOAL_DNNL=1
-$(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): \
+$(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/sums/mpi_sum.o): \
   private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
 $(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): \
   private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
@@ -301,7 +301,7 @@ $(BUILD)/v4/kernels.o: $(V4_OBJ) scripts/join_objects.sh $(BUILD)/v4_list
 	@echo '  JOIN $@'; scripts/join_objects.sh $@ $(V4_LIST) $(V4_OBJ)
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
 $(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
-$(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
+$(BUILD)/src/shoal/parallel/sums/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
 	@mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@

@@ -35,11 +35,11 @@ VENDORS = [
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/dnnl/',)),
-    (r'mpi\.h', ('src/shoal/parallel/mpi_sum.cpp',)),
+    (r'mpi\.h', ('src/shoal/parallel/sums/mpi_sum.cpp',)),
     (r'hdf5', ('src/shoal/proto/hdf5.cpp',)),
     (r'(cuda|cublas|cudnn|nccl)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
 ]
-FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/ops/cpu_kernels.cpp', 'src/shoal/ops/impls.cpp', 'src/shoal/parallel/mpi_sum.cpp', 'src/shoal/proto/hdf5.cpp')
+FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/ops/cpu_kernels.cpp', 'src/shoal/ops/impls.cpp', 'src/shoal/parallel/sums/mpi_sum.cpp', 'src/shoal/proto/hdf5.cpp')
 # Data of their own: signal handlers are given a signal's number and nothing else; one lock guards the HDF5 library's own global data;
 # which CPU kernels run is a choice of the whole process, as it is in the libraries of kernels, and each op of each context asks for it.
 OWN_DATA = ('tools/common/signals.cpp', 'src/shoal/proto/hdf5.cpp', 'src/shoal/ops/cpu_kernels.cpp')
@@ -64,7 +64,7 @@ FOR_PROGRAMS = ('layers/memory_data.h', 'parallel/grouping.h', 'parallel/replica
 # Words no name is made of; the glossary in docs/internals/design.md has one for each idea.
 NAMES = {'node', 'customer', 'app', 'bg', 'comm', 'mgr', 'util', 'utils'}
 # LMDB's own nodes; MPI's and NCCL's own names; Caffe's bg_threshold.
-NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/layers/window_data', 'src/shoal/parallel/mpi_sum', 'src/shoal/ops/cuda/nccl', 'tests/cuda/fake_nccl')
+NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/layers/window_data', 'src/shoal/parallel/sums/mpi_sum', 'src/shoal/ops/cuda/nccl', 'tests/cuda/fake_nccl')
 # Written in pieces, so that this file does not contain them.
 UNFINISHED = re.compile(r'\b(%s)\b' % '|'.join(('TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK')))
 # A comment begins with a verb ("Returns whether ...") or with the thing that it is about, and not with one of these words.

@@ -1,4 +1,4 @@
-"""The machinefile as the launcher reads it: the grammar of docs/reference/formats.md, and the words of src/shoal/parallel/machinefile.cpp about what is
+"""The machinefile as the launcher reads it: the grammar of docs/reference/formats.md, and the words of src/shoal/parallel/launch/machinefile.cpp about what is
 wrong with one, so that a file is refused before anything is started and not by every process. tests/parallel/machinefile_test.cpp has the cases of both."""
 import math
 import re

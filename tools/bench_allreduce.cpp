@@ -13,7 +13,7 @@
 #include "common/child.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
-#include "shoal/parallel/allreduce.h"
+#include "shoal/parallel/sums/allreduce.h"
 
 DEFINE_int32(processes, 2, "of the job, each a worker and a server");
 DEFINE_int64(kib, 256 * 1024, "KiB of the vector");

@@ -18,7 +18,7 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/ops/gpu.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
 

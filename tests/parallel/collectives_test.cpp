@@ -6,8 +6,8 @@
 #include <map>
 
 #include "shoal/base/random.h"
-#include "shoal/parallel/collective.h"
-#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
+#include "shoal/parallel/sums/collective.h"
 #include "shoal/table/placement.h"
 #include "support/exchange_job.h"
 #include "support/schemes.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
 #include "support/exchange_job.h"
 #include "support/schemes.h"
 

@@ -1,7 +1,7 @@
 // The predicted time of an iteration: by hand, and beside that of a simulated job.
 #include <gtest/gtest.h>
 
-#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
 #include "support/exchange_job.h"
 #include "support/schemes.h"
 

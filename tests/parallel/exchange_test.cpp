@@ -8,7 +8,7 @@
 #include <map>
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/param_staging.h"
+#include "shoal/parallel/rows/param_staging.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/row_state.h"

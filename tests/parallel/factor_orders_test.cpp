@@ -8,7 +8,7 @@
 #include <map>
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/factor_exchange.h"
+#include "shoal/parallel/exchange/factor_exchange.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"

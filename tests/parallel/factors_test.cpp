@@ -7,8 +7,8 @@
 
 #include "shoal/layers/factored.h"
 #include "shoal/net/net.h"
-#include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/exchanges.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
+#include "shoal/parallel/exchange/exchanges.h"
 #include "shoal/table/shard.h"
 #include "support/exchange_job.h"
 #include "support/regression.h"

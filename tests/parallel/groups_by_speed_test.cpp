@@ -8,7 +8,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/parallel/grouping.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/parallel/scheme_words.h"
 #include "shoal/proto/config_error.h"

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "shoal/parallel/mpi_sum.h"
+#include "shoal/parallel/sums/mpi_sum.h"
 #include "support/distributed_train.h"
 #include "support/still_table.h"
 

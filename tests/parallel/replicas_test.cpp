@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/replica_barrier.h"
+#include "shoal/parallel/replicas/replica_barrier.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"

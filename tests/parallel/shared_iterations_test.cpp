@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"

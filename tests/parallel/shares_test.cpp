@@ -7,7 +7,7 @@
 
 #include "shoal/data/sequence.h"
 #include "shoal/parallel/grouping.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "shoal/parallel/allreduce.h"
+#include "shoal/parallel/sums/allreduce.h"
 #include "shoal/table/client.h"
 #include "shoal/table/shard.h"
 #include "support/asks_again.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "shoal/ops/blas_kernels.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "shoal/base/file.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"

@@ -1,6 +1,6 @@
 #include "support/device_training.h"
 
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "shoal/data/image.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"

@@ -1,7 +1,7 @@
 // Flags that count instead of what the nets of a job say of their data.
 #pragma once
 
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 
 namespace shoal {
 

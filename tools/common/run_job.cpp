@@ -20,7 +20,7 @@
 #include "shoal/data/parts.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/recorder.h"
 #include "shoal/parallel/run.h"
 #include "shoal/parallel/scheme_words.h"

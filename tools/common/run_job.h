@@ -8,7 +8,7 @@
 #include "common/job.h"
 #include "common/signals.h"
 #include "shoal/ops/tuning.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 
 namespace shoal {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "shoal/parallel/allreduce.h"
-#include "shoal/parallel/factor_exchange.h"
-#include "shoal/parallel/plan.h"
+#include "shoal/parallel/exchange/factor_exchange.h"
+#include "shoal/parallel/job/plan.h"
+#include "shoal/parallel/sums/allreduce.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 

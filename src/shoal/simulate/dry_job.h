@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "shoal/parallel/collective.h"
-#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
 #include "shoal/parallel/row_map.h"
+#include "shoal/parallel/sums/collective.h"
 #include "shoal/simulate/simulated_worker.h"
 #include "shoal/solver/recipe.h"
 

@@ -2,7 +2,7 @@
 // sends has a size and no values.
 #include <algorithm>
 
-#include "shoal/parallel/pacer_client.h"
+#include "shoal/parallel/rows/pacer_client.h"
 #include "shoal/parallel/tuning/link_times.h"
 #include "shoal/simulate/dry_job.h"
 

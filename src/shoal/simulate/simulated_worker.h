@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/job/job_spec.h"
 #include "shoal/simulate/simulated_table.h"
 #include "shoal/solver/compute_slices.h"
 

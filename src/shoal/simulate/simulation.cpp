@@ -9,7 +9,7 @@
 #include "shoal/base/text.h"
 #include "shoal/base/try.h"
 #include "shoal/data/parts.h"
-#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"

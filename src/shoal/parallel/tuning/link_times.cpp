@@ -9,7 +9,7 @@
 #include "shoal/base/try.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/vector.h"
-#include "shoal/parallel/plan.h"
+#include "shoal/parallel/job/plan.h"
 #include "shoal/table/coordinator.h"
 
 namespace shoal::parallel {

@@ -1,0 +1,197 @@
+#include "shoal/parallel/exchange/exchange_cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "shoal/base/log.h"
+#include "shoal/parallel/sums/collective.h"
+
+namespace shoal::parallel {
+namespace {
+
+constexpr double kNumberBytes = sizeof(float);
+
+// Of each number of a layer, how many a server receives and sends back, and a worker in its process
+// the other way round.
+double table_load(const JobSize& job) {
+  const auto workers = static_cast<double>(job.workers), servers = static_cast<double>(job.servers);
+  return job.apart ? std::max(workers / servers, 1.0) : (workers + servers - 2) / servers;
+}
+
+// Transfers of a message, one after the other.
+int hops_of(const JobSize& job) { return job.relays ? 2 : 1; }
+
+// A library does what it likes: about as much as halving and doubling.
+Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rates& rates) {
+  const Way way = is_of_library(of) ? Way::kHalvingDoubling : of;
+  const int workers = static_cast<int>(job.workers);
+  const Load load = load_of(way, workers);
+  const auto all = static_cast<double>(params);
+  // a worker sends each number of the vector to all but one, and back
+  const double relayed =
+      job.relays ? 2.0 * static_cast<double>(job.writers) * (workers - 1) / workers * all : 0;
+  Cost cost{.numbers = 2 * std::max(load.busiest * all, relayed)};
+  if (rates.bandwidth <= 0) return cost;
+  // the first strip goes all the way; behind it the busiest worker's link is never idle
+  const double strip =
+      static_cast<double>(strips_of(way, workers, static_cast<std::size_t>(params)).at(1));
+  cost.link = std::max(load.in_turn * strip + load.busiest * (all - strip), relayed) *
+              kNumberBytes / rates.bandwidth;
+  cost.latency = load.rounds * hops_of(job) * rates.latency;
+  return cost;
+}
+
+Load tree_load(int workers) {
+  const int levels = std::bit_width(static_cast<unsigned>(workers)) - 1;
+  // a parent of two that is not the root has them, or itself and a parent, on the same link
+  const double up = workers == 2 ? 1 : 2;
+  return {
+      .busiest = workers >= 5 ? 3.0 : up,
+      .in_turn = 2 * up * (levels - 1) + 2.0 * (std::has_single_bit(unsigned(workers)) ? 1 : up),
+      .rounds = 2 * levels};
+}
+
+}  // namespace
+
+// Checked against the schedules themselves in the tests.
+Load load_of(Way way, int workers) {
+  if (workers < 2) return {};
+  const double all = workers;
+  if (way == Way::kTree) return tree_load(workers);
+  if (way == Way::kRing || way == Way::kDirect)
+    return {.busiest = 2 * (all - 1) / all,
+            .in_turn = 2 * (all - 1) / all,
+            .rounds = way == Way::kDirect ? 2 : 2 * (workers - 1)};
+  CHECK(way == Way::kHalvingDoubling) << name_of(way) << " is no collective";
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(workers)));
+  const int levels = static_cast<int>(std::bit_width(static_cast<unsigned>(core))) - 1;
+  const double halves = 2.0 * (core - 1) / core;
+  const bool folds = workers > core;
+  return {.busiest = halves + (folds ? 1 : 0),
+          .in_turn = halves + (folds ? 2 : 0),
+          .rounds = 2 * levels + (folds ? 2 : 0)};
+}
+
+Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates) {
+  if (job.workers < 2) return {};
+  if (is_collective(way)) return collective_cost(way, size.params, job, rates);
+  const bool by_table = way == Way::kTable;
+  CHECK(by_table || size.factors) << "a layer without factors";
+  const auto [rows, outputs, inputs] = size.factors.value_or(Factored::Sizes());
+  const auto workers = static_cast<double>(job.workers);
+  Cost cost;
+  if (by_table)
+    cost.numbers = 2.0 * static_cast<double>(size.params) * table_load(job);
+  else
+    cost.numbers = 2.0 * static_cast<double>(rows * (job.workers - 1) * job.writers) *
+                   static_cast<double>(outputs + inputs);
+  if (rates.bandwidth <= 0) return cost;
+  // half of what is sent and received goes each way, and the ways do not wait for each other
+  cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
+  cost.latency = (by_table ? 2 : hops_of(job)) * rates.latency;
+  // each replica would multiply its own rows, beside the others
+  if (!by_table && rates.multiply_adds > 0)
+    cost.product = (workers - 1.0 / job.replicas) * static_cast<double>(rows * outputs) *
+                   static_cast<double>(inputs) / rates.multiply_adds;
+  return cost;
+}
+
+bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job) {
+  const std::int64_t table =
+      job.apart ? std::max(job.workers, job.servers) : job.workers + job.servers - 2;
+  return sizes.rows * (job.workers - 1) * job.writers * (sizes.outputs + sizes.inputs) *
+             job.servers <=
+         sizes.outputs * sizes.inputs * table;
+}
+
+std::size_t bucket_bytes(const Rates& rates) {
+  constexpr double kUsual = 1 << 20, kMessages = 16;
+  if (rates.bandwidth <= 0 || rates.latency <= 0) return static_cast<std::size_t>(kUsual);
+  return static_cast<std::size_t>(
+      std::clamp(kMessages * rates.latency * rates.bandwidth, kUsual / 16, 4 * kUsual));
+}
+
+namespace {
+
+// Legs that take turns on a link, each of which comes before all that began earlier.
+class LinkTurns {
+ public:
+  explicit LinkTurns(std::size_t legs) : over_(legs) {}
+
+  // The leg needs the link for so long from `when` on, which is no earlier than that of the last.
+  void begin(std::size_t leg, double when, double takes) {
+    run_until(when);
+    now_ = std::max(now_, when);
+    begun_.push_back({leg, takes});
+  }
+  // When the last is over.
+  double finish() {
+    run_until(std::numeric_limits<double>::infinity());
+    return now_;
+  }
+  double over(std::size_t leg) const { return over_[leg]; }
+
+ private:
+  struct Begun {
+    std::size_t leg = 0;
+    double left = 0;
+  };
+  void run_until(double when) {
+    while (!begun_.empty() && now_ + begun_.back().left <= when) {
+      now_ += begun_.back().left;
+      over_[begun_.back().leg] = now_;
+      begun_.pop_back();
+    }
+    if (begun_.empty() || now_ >= when) return;
+    begun_.back().left -= when - now_;
+    now_ = when;
+  }
+
+  std::vector<Begun> begun_;
+  std::vector<double> over_;  // by leg
+  double now_ = 0;
+};
+
+}  // namespace
+
+double Forecast::seconds_of_busy(double busy) const {
+  double products = 0;
+  for (const Leg& leg : legs) products += leg.cost.product;
+  return seconds(std::max(0.0, busy - products));
+}
+
+double Forecast::seconds(double compute) const {
+  const std::size_t layers = slices.forward.size();
+  // after the start of the backward passes; then after their end, where the next forward pass
+  // begins
+  std::vector<double> complete(layers), ready(layers), product(layers);
+  double passed = 0;
+  for (std::size_t layer = layers; layer-- > 0;) {
+    complete[layer] = passed;  // its gradients are there where its slice begins
+    passed += slices.backward[layer] * compute;
+  }
+  LinkTurns turns(legs.size());
+  double norm = 0;  // is known then, if it is limited
+  for (std::size_t i = 0; i < legs.size(); ++i) {
+    const Leg& leg = legs[i];
+    turns.begin(i, complete[static_cast<std::size_t>(leg.layers.back())],
+                leg.cost.link - (clips ? leg.answers : 0));
+    norm = std::max(norm, leg.cost.latency);
+  }
+  norm += turns.finish();
+  for (std::size_t i = 0; clips && i < legs.size(); ++i) turns.begin(i, norm, legs[i].answers);
+  if (clips) turns.finish();
+  for (std::size_t i = 0; i < legs.size(); ++i) {
+    const Leg& leg = legs[i];
+    const double latency = clips && leg.answers == 0 ? 0 : leg.cost.latency;  // else in the norm's
+    for (const int layer : leg.layers) ready[layer] = turns.over(i) + latency - passed;
+    product[static_cast<std::size_t>(leg.layers.back())] += leg.cost.product;
+  }
+  double now = slices.begin * compute;
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    now = std::max(now, ready[layer]) + product[layer] + slices.forward[layer] * compute;
+  return now + passed;
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,85 @@
+// Predicts what it costs to take a layer's gradients to all workers by each way, and what a whole
+// iteration takes. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "shoal/layers/factored.h"
+#include "shoal/parallel/exchange/way.h"
+#include "shoal/parallel/rates.h"
+#include "shoal/solver/compute_slices.h"
+
+namespace shoal::parallel {
+
+struct JobSize {
+  std::int64_t workers = 1, servers = 1;
+  int replicas = 1;  // nets of a worker
+  // Some workers have no server in their process: what they write for the others goes to a server
+  // and from there to its readers. The most workers whose writes one server sends on.
+  bool relays = false;
+  std::int64_t writers = 1;
+  bool apart = false;  // no server has a worker in its process
+};
+
+struct LayerSize {
+  std::int64_t params = 0;  // numbers that learn
+  // rows: of all passes of a worker's replicas in an iteration
+  std::optional<Factored::Sizes> factors{};
+};
+
+// Of one exchange in an iteration, for the process that has most to do.
+struct Cost {
+  double numbers = 0;  // that it sends and receives
+  // Seconds: of its link, of messages that wait for each other, and of the larger product. All 0 if
+  // the bandwidth is unknown.
+  double link = 0, latency = 0, product = 0;
+  double seconds() const { return link + latency + product; }
+};
+// Sources: Poseidon's HybComm (Zhang et al., ATC 2017) for the table and factors; for collectives
+// the schedules of collective.h. FACTORS needs the size's factors.
+Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates);
+// Whether factors are no more numbers than a weight (outputs, inputs) of the table's, biases apart.
+// A tie goes to factors.
+bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job);
+
+// The work of a collective for each number of a long vector, and its messages that wait for each
+// other.
+struct Load {
+  double busiest = 0;  // the most that one worker sends, or receives
+  double in_turn = 0;  // the sum over rounds of the most that one worker sends, or receives, in it
+  int rounds = 0;
+};
+Load load_of(Way way, int workers);
+
+// The bytes of a bucket of small layers: so many that the link takes as long for them as for some
+// messages; 1 MiB if the rates are unknown.
+std::size_t bucket_bytes(const Rates& rates);
+
+// An exchange of an iteration: of one layer, or of a bucket of them.
+struct Leg {
+  std::vector<int> layers;  // highest first
+  Cost cost;
+  // Of the seconds on the link: those of answers, which under a clip wait for the norm of all
+  // gradients.
+  double answers = 0;
+};
+// The time of an iteration. A leg begins when the backward pass of its last layer is over. The link
+// carries one leg at a time: of those that have begun the one whose last layer comes first in a
+// forward pass, as rows' priorities have it. Each layer's next forward pass waits for its leg.
+// Source: wait-free backpropagation (Zhang et al., ATC 2017), with the priorities of P3 (Jayarajan
+// et al., MLSys 2019).
+struct Forecast {
+  ComputeSlices slices;
+  std::vector<Leg> legs;  // in the order in which backward passes are over
+  // The norm of all gradients is limited: no layer is updated before all legs are over, or before
+  // all gradients are at their servers.
+  bool clips = false;
+  // Of an iteration whose passes alone take `compute` seconds.
+  double seconds(double compute) const;
+  // Of one that does not wait for others for so long; products of factors are part of that.
+  double seconds_of_busy(double busy) const;
+};
+
+}  // namespace shoal::parallel

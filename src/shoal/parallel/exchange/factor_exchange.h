@@ -1,0 +1,129 @@
+// The exchange of layers whose gradients travel as factors (Poseidon's SVB): each worker sends the
+// factors of its batch to all others, every worker adds up the same gradient in the order of
+// workers, and applies the same update to its own copy of the params.
+#pragma once
+
+#include <deque>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shoal/layers/factored.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
+#include "shoal/parallel/exchange/exchanges.h"
+#include "shoal/parallel/exchange/work_thread.h"
+#include "shoal/table/buffer.h"
+
+namespace shoal::parallel {
+
+// Appends the rows of one worker's message for a layer to `rows`, of which the first is number
+// `first`, and returns theirs. sizes.rows: of all its passes.
+std::vector<table::RowId> add_message(const Factored::Sizes& sizes, int layer, std::size_t worker,
+                                      std::uint16_t server, table::RowId first,
+                                      std::vector<table::Row>& rows);
+
+// The factors of a worker for one layer and clock are one message: top_grad (rows, outputs), bottom
+// (rows, inputs), and how much the worker counts, 0 if its iteration has no update. The message is
+// cut into rows of the table that this worker alone writes, on the server in its process, or on
+// another server if it has none.
+class FactorExchange final : public Exchange, public MessageRows {
+ public:
+  // For a setup whose scheme takes the gradients of a clock together: of its layers that go by
+  // factors.
+  FactorExchange(const TableSetup& setup, std::shared_ptr<TableSide> side);
+
+  Status begin(std::int64_t, float) override {
+    finite_ = true;
+    return {};
+  }
+  void progress() override;
+  Status before_forward(int layer) override;
+  Status after_backward(std::span<const int> layers) override;
+  Gradients gradients() override { return {.finite = finite_}; }
+  Result<double> hand_in(bool update) override;
+  Status apply(bool update, double squares) override;
+  Status settle(Settle how) override;
+
+  std::vector<StateRow> rows() override;
+  std::vector<Tensor*> histories() override;
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override;
+
+  std::vector<table::Row> rows(table::RowId first) override;
+  table::Destination destination(table::RowId row) override;
+
+ private:
+  using Message = std::shared_ptr<table::Buffer>;
+
+  struct Sent {
+    table::Clock clock = 0;
+    float rate = 0;
+    Message own{};
+  };
+  // One of the layers.
+  struct Part final : public FactorSink {
+    Part(const TableSetup& setup, int layer);
+    ~Part() override;
+    void begin(std::size_t worker);
+    void take(int replica, const Tensor& top_grad, const Tensor& bottom) override;
+    // Of the oldest in `sent`: makes the gradient; then the update, unless that has been made.
+    Status sum(const table::Scheme& scheme);
+    void update(double squares);
+    std::size_t length(std::size_t worker) const;  // of its message
+
+    const int layer;
+    const std::string name;
+    Factored& factored;
+    const Factored::Sizes sizes;
+    const int passes, replicas;
+    const std::unique_ptr<Context> own_context;  // of a host
+    Context& context;
+    LocalRule rule;
+    std::vector<std::int64_t> rows;              // by worker, of all passes and replicas
+    std::vector<std::vector<table::RowId>> ids;  // by worker: the table's rows of its message
+    std::vector<std::vector<float>> received;    // by worker; none of this one
+    std::vector<Message> pool;                   // for own messages
+    Message own;                                 // of this iteration
+    std::vector<int> pass;                       // by replica, of this iteration
+    Tensor top_grad, bottom;                     // (rows, outputs), (rows, inputs) of some workers
+    std::deque<Sent> sent;                       // whose updates are still to do, the oldest first
+    bool is_due = false;                         // the oldest one's gradient is there
+    // That of the oldest one, and its update unless gradients are clipped, while the work thread
+    // has to do with them. Else not valid.
+    std::future<Status> under_way;
+  };
+
+  Part* find(int layer) const;
+  std::size_t most_memory() const;  // bytes of messages
+  void ask(const Part& part, table::Clock clock);
+  // Whether the update of the oldest in part.sent may be made, and all that it takes is there.
+  bool may_begin(const Part& part) const;
+  void send(Part& part, float weight);
+  // Sends what is held.
+  void send_held();
+  // Waits for the gradient of the oldest in part.sent.
+  Status gather(Part& part);
+  // The update of the oldest.
+  void update(Part& part, double squares);
+  // The updates of the clocks before `end`.
+  Status update_before(Part& part, table::Clock end);
+
+  const std::shared_ptr<TableSide> side_;
+  const FactorTiming timing_;
+  const std::unique_ptr<table::Scheme> sum_;  // how the gradients of a clock become one update
+  const std::size_t own_;                     // this worker
+  const bool clips_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  // by row of the table, from first_ on: its place in a worker's message
+  struct Piece {
+    Part* part = nullptr;
+    std::size_t worker = 0, offset = 0, length = 0;
+  };
+  std::vector<Piece> pieces_;
+  table::RowId first_ = 0;
+  bool finite_ = true;                  // this iteration's factors, so far
+  std::vector<Part*> held_;             // whose factors are complete and were not sent
+  std::unique_ptr<WorkThread> beside_;  // null: nothing is to be done beside the solver's thread
+};
+
+}  // namespace shoal::parallel

@@ -1,0 +1,82 @@
+#include "shoal/parallel/roster.h"
+
+#include <algorithm>
+
+#include "shoal/parallel/job/plan.h"
+
+namespace shoal::parallel {
+namespace {
+
+using Member = table::RosterBody::Process;
+
+int count(const table::RosterBody& roster, std::int32_t Member::*number) {
+  return static_cast<int>(std::ranges::count_if(
+      roster.processes, [&](const Member& process) { return process.*number >= 0; }));
+}
+
+// A field of each process that has such a number, in their order.
+template <class T>
+std::vector<T> each(const table::RosterBody& roster, std::int32_t Member::*number,
+                    T Member::*field) {
+  std::vector<T> fields;
+  for (const Member& process : roster.processes)
+    if (process.*number >= 0) fields.push_back(process.*field);
+  return fields;
+}
+
+}  // namespace
+
+int workers_of(const table::RosterBody& roster) { return count(roster, &Member::worker); }
+int servers_of(const table::RosterBody& roster) { return count(roster, &Member::server); }
+bool is_alone(const table::RosterBody& roster) { return roster.processes.size() == 1; }
+
+std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster) {
+  return each(roster, &Member::worker, &Member::rank);
+}
+
+std::vector<table::Clock> clocks_of(const table::RosterBody& roster) {
+  return each(roster, &Member::worker, &Member::clock);
+}
+
+std::vector<double> bandwidths_of(const table::RosterBody& roster) {
+  return roster.generation > 0 ? each(roster, &Member::server, &Member::bandwidth)
+                               : std::vector<double>();
+}
+
+table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {
+  constexpr double kAlike = 1.25;
+  std::vector<double> known = bandwidths;
+  std::erase_if(known, [](double bandwidth) { return !(bandwidth > 0); });
+  if (known.empty()) return servers_of(roster);
+  const auto [slowest, swiftest] = std::ranges::minmax(known);
+  if (known.size() == bandwidths.size() && swiftest < kAlike * slowest) return servers_of(roster);
+  const std::vector<std::int32_t> workers = each(roster, &Member::server, &Member::worker);
+  std::vector<table::ServerSpeed> speeds;
+  for (std::size_t server = 0; server < bandwidths.size(); ++server)
+    speeds.push_back({.bandwidth = bandwidths[server], .has_worker = workers[server] >= 0});
+  return {std::move(speeds), workers_of(roster)};
+}
+
+table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
+                    const table::RosterBody& roster, table::Clock start,
+                    const std::vector<table::Clock>& clocks, const WorkerOptions& options) {
+  table::Plan plan;
+  plan.workers = static_cast<std::uint16_t>(workers_of(roster));
+  plan.servers = static_cast<std::uint16_t>(servers_of(roster));
+  plan.start = start;
+  plan.rule = recipe.rule;
+  plan.regularization = recipe.regularization;
+  plan.weight_decay = recipe.weight_decay;
+  plan.clip = recipe.clip;
+  plan.iter_size = static_cast<std::uint32_t>(recipe.iter_size);
+  plan.scheme = options.scheme;
+  plan.generation = options.generation;
+  plan.ranks = ranks_of(roster);
+  plan.server_ranks = each(roster, &Member::server, &Member::rank);
+  plan.clocks = clocks;
+  if (!clocks.empty()) plan.start = std::ranges::min(clocks);
+  plan.rows = std::vector<table::Row>(rows.begin(), rows.end());
+  return plan;
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,315 @@
+#include "shoal/parallel/run.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/base/try.h"
+#include "shoal/layers/factored.h"
+#include "shoal/parallel/job/job_spec.h"
+#include "shoal/parallel/job/membership.h"
+#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/sums/mpi_sum.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/loss_scaling.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/solver/snapshot.h"
+
+namespace shoal::parallel {
+namespace {
+
+// The table may write into a solver's params until its rows were all heard of: where a segment does
+// not end with that, before they go.
+class Releases {
+ public:
+  explicit Releases(JobMembership& job) : job_(&job) {}
+  ~Releases() {
+    if (job_) job_->release();
+  }
+  void not_needed() { job_ = nullptr; }
+
+ private:
+  JobMembership* job_;
+};
+
+// A phase whose groups are to be found stands for what it is with any.
+std::unique_ptr<table::Scheme> scheme_of(const Phase& phase) {
+  table::SchemeSpec spec = phase.scheme;
+  if (phase.search) spec.groups = table::Groups{{0}};
+  return or_throw(spec.make());
+}
+
+// How far workers with these iterations are in a phase, which ends for all at once. Where each
+// goes on from its own iteration (then there is one for each of the workers), the slowest counts,
+// or what all have done.
+std::int64_t come_to(const table::Scheme& scheme, const std::vector<std::int64_t>& iterations,
+                     int workers) {
+  if (scheme.bounded() || iterations.size() != static_cast<std::size_t>(std::max(1, workers)))
+    return iterations[0];
+  if (!scheme.task.shared) return std::ranges::min(iterations);
+  return std::accumulate(iterations.begin(), iterations.end(), std::int64_t{0}) /
+         static_cast<std::int64_t>(iterations.size());
+}
+
+// Without others, schemes make no difference: of neighbours that are the same then, the last.
+void join_for_one(std::vector<Phase>& phases) {
+  const auto same = [](const Phase& one, const Phase& next) {
+    return one.own == next.own && one.batch_size == next.batch_size;
+  };
+  phases.erase(phases.begin(), std::unique(phases.rbegin(), phases.rend(), same).base());
+}
+
+Ending left(std::int64_t iteration) {
+  LOG(WARNING) << "Iteration " << iteration
+               << ": this process has left the job, which goes on without it";
+  return Ending::kLeft;
+}
+
+bool hands_over_factors(const std::unique_ptr<Layer>& layer) {
+  const auto* factored = dynamic_cast<const Factored*>(layer.get());
+  return factored && factored->factors_go_to();
+}
+
+class Run {
+ public:
+  Run(const JobSpec& spec, const RunOptions& options, JobMembership& job)
+      : param_(spec.solver), name_(spec.name), options_(options), job_(job), phases_(spec.phases) {
+    if (phases_.empty()) phases_.emplace_back();
+    if (!param_.has_max_iter() && phases_.size() > 1)
+      param_.set_max_iter(static_cast<std::int32_t>(phases_.back().end));
+    if (!team()) join_for_one(phases_);
+    scheme_ = phase().scheme;
+  }
+
+  Result<Ending> run() {
+    job_.check(param_, phases_);
+    for (const Phase& phase : phases_) read_recipe(with_phase(param_, phase), name_);
+    if (const auto scheme = job_.joined())
+      begin_late(*scheme);
+    else
+      find_start();
+    for (;;) {
+      const Result<bool> stays = job_.prepare(how_.iteration, end_of_phase(), scheme_);
+      TRY(stays);
+      if (!stays.value()) return left(how_.iteration);
+      agree_on_phase();
+      Result<Ending> ending = run_segment();
+      if (!ending.ok() || ending.value() != Ending::kContinues) return ending;
+    }
+  }
+
+ private:
+  // The state of a job that goes on comes from its chief.
+  void begin_late(const table::SchemeSpec& scheme) {
+    late_ = true;
+    const std::vector<std::int64_t> all = job_.clocks();
+    how_ = {.iteration = all.at(static_cast<std::size_t>(job_.share().client)),
+            .iterations = all,
+            .same_scheme = true,
+            .same_members = false};
+    while (phase_ + 1 < phases_.size() && how_.iteration >= phase().end) ++phase_;
+    scheme_ = scheme;
+    param_.clear_weights();
+  }
+
+  void find_start() {
+    if (options_.before && team()) options_.before(*team(), job_.share());
+    snapshot_ =
+        team() ? or_throw(team()->share(chief() ? options_.snapshot : "")) : options_.snapshot;
+    if (!snapshot_.empty()) param_.clear_weights();
+    find_phase();
+  }
+
+  // A run that goes on from a snapshot may do so in a later phase than the first.
+  void find_phase() {
+    if (snapshot_.empty() || phases_.size() == 1) return;
+    std::int64_t furthest = 0;
+    // if there is no such file, the solver says so
+    if (chief() && file_exists(snapshot_)) {
+      const std::vector<std::int64_t> iterations = saved_iterations(snapshot_);
+      while (phase_ + 1 < phases_.size() &&
+             come_to(*scheme_of(phase()), iterations, job_.share().clients) >= phase().end)
+        ++phase_;
+      furthest = std::ranges::max(iterations);
+    }
+    phase_ = static_cast<std::size_t>(share(static_cast<std::int64_t>(phase_)));
+    if (team() && phase().search) insert_profile(share(furthest) + phase().search->profile);
+    scheme_ = phase().scheme;
+  }
+
+  // The phase begins here and knows nothing of before: if groups are searched for, in a profile of
+  // its own.
+  void insert_profile(std::int64_t end) {
+    if (phase().search)
+      phases_.insert(phases_.begin() + static_cast<std::ptrdiff_t>(phase_),
+                     profile_of(phase(), end));
+  }
+
+  // A process that comes late to the profile of a run which went on from a snapshot learns its end.
+  void agree_on_phase() {
+    if (!has_search(phases_) || !job_.has_other_plans()) return;
+    const std::int64_t end = share(phase().end);
+    if (end < phase().end) insert_profile(end);
+  }
+
+  // To the end of a phase, or of the run.
+  Result<Ending> run_segment() {
+    Solver solver(with_phase(param_, phase()), solver_options());
+    Releases releases(job_);
+    begin(solver);
+    job_.begin(solver, phase(), end_of_phase());
+    Result<Ending> ending = solver.solve_until(phase().end);
+    if (ending.ok() &&
+        (ending.value() == Ending::kContinues || ending.value() == Ending::kRegroups)) {
+      Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
+      TRY(memory);
+      memory_ = std::move(memory).value();
+      ending = next_segment(solver, ending.value());
+      if (ending.ok() && ending.value() == Ending::kContinues) releases.not_needed();
+    }
+    return end_segment(solver, std::move(ending));
+  }
+
+  // If another is to begin, nothing; otherwise it was this worker's last.
+  Result<Ending> end_segment(const Solver& solver, Result<Ending> ending) {
+    if (!ending.ok()) {
+      job_.abort(ending.error());
+      return ending;
+    }
+    if (ending.value() == Ending::kContinues) return ending;
+    if (ending.value() == Ending::kLeft) return left(solver.iteration());
+    const Status status = job_.finish(solver.iteration(), solver.iteration() - first_, scheme_);
+    TRY(status);
+    return ending;
+  }
+
+  void begin(Solver& solver) {
+    const bool late = std::exchange(late_, false);
+    const bool is_first = !std::exchange(begun_, true);
+    if (!late) how_.same_members = job_.same_workers();
+    how_.iterations = job_.clocks();
+    if (memory_ || late) solver.restore_state(std::exchange(memory_, nullptr).get(), how_);
+    job_.report(solver, scheme_, is_first);
+    if (is_first && !snapshot_.empty()) solver.restore(snapshot_);
+    if (is_first) first_ = solver.iteration();
+    if (options_.phase) options_.phase(team() ? scheme_.words() : "local", solver.iteration());
+    if (!is_first) return;
+    if (options_.opened) options_.opened(solver);
+    LOG(INFO) << "Starting Optimization";
+  }
+
+  // All workers are at the end of a segment, this one after the iterations of `solver`.
+  Result<Ending> next_segment(const Solver& solver, Ending ending) {
+    // a phase whose iterations are shared goes on whatever the clocks of fast workers say
+    const bool within = ending == Ending::kRegroups && scheme_of(phase())->task.shared;
+    const Result<SegmentStart> result =
+        job_.next({.iteration = solver.iteration(),
+                   .items = solver.own_items(),
+                   .phase = phase(),
+                   .next = phase_ + 1 < phases_.size() ? &phases_[phase_ + 1] : nullptr,
+                   .phase_end = end_of_phase(),
+                   .within = within,
+                   .scheme = scheme_});
+    TRY(result);
+    const SegmentStart& start = result.value();
+    if (start.ending != Ending::kContinues) return start.ending;
+    if (start.found) phases_[phase().search ? phase_ : phase_ + 1].scheme = *start.found;
+    how_ = {.iteration = solver.iteration()};
+    std::int64_t least = solver.iteration();
+    for (const std::int64_t clock : job_.clocks()) least = std::min(least, clock);
+    const std::size_t phase_before = phase_;
+    next_phase(within ? 0 : least);
+    how_.same_scheme = phase_ == phase_before;
+    if (start.scheme) scheme_ = *start.scheme;
+    return Ending::kContinues;
+  }
+
+  // If the slowest worker has come to the end of one.
+  void next_phase(std::int64_t least) {
+    param_.clear_weights();
+    while (phase_ + 1 < phases_.size() && least >= phase().end) {
+      const table::SchemeSpec before = std::exchange(scheme_, phases_[++phase_].scheme);
+      LOG(INFO) << "Iteration " << least << ": scheme " << before.words() << " ends, "
+                << scheme_.words() << " begins, until iteration " << phase().end;
+    }
+  }
+
+  Action wanted() {
+    if (const Action own = options_.action ? options_.action() : Action::kNone;
+        own != Action::kNone)
+      return own;
+    return job_.wants_regroup() ? Action::kRegroup : Action::kNone;
+  }
+
+  SolverOptions solver_options() {
+    SolverOptions options = options_;
+    options.name = name_;
+    options.action = [this] { return wanted(); };
+    const bool lockstep = team() && or_throw(scheme_.make())->lockstep;
+    options.share = job_.share();
+    options.share.in_step = lockstep;
+    options.team = team();
+    options.meter = job_.meter();
+    if (options_.records) options.epoch = options_.records(job_.share());
+    if (team() && !lockstep)
+      options.averaging = "each worker's mean gradient is an update of its own";
+    options.make_updater = [this](Net& net) { return make_updater_of(net); };
+    return options;
+  }
+
+  std::unique_ptr<Updater> make_updater_of(Net& net) {
+    const SolverParameter param = with_phase(param_, phase());
+    std::unique_ptr<Updater> updater = job_.make_updater(param, scheme_, end_of_phase(), net);
+    if (scales_loss(param, net.context())) {
+      // which would leave with the scale
+      if (std::ranges::any_of(net.layers(), hands_over_factors))
+        throw ConfigError(Code::kConfig, name_,
+                          ": precision: FLOAT16 cannot send factors, since gradients are scaled: "
+                          "choose another way in exchange, or BFLOAT16");
+      updater = make_loss_scaling(param, net, std::move(updater));
+    }
+    if (net.context().share().replicas > 1)
+      updater = make_replicas(param, name_, net, options_.others, std::move(updater));
+    return options_.wrap ? options_.wrap(net, std::move(updater), param) : std::move(updater);
+  }
+
+  const Phase& phase() const { return phases_[phase_]; }
+  std::int64_t end_of_phase() const {
+    return std::min<std::int64_t>(phase().end, param_.max_iter());
+  }
+  Team* team() const { return job_.team(); }
+  bool chief() const { return !team() || team()->chief(); }
+  // The chief's number, on all.
+  std::int64_t share(std::int64_t chiefs) const {
+    return team() ? std::stoll(or_throw(team()->share(std::to_string(chiefs)))) : chiefs;
+  }
+
+  SolverParameter param_;
+  const std::string name_;  // of the solver's prototxt
+  const RunOptions& options_;
+  JobMembership& job_;
+  std::vector<Phase> phases_;
+  std::size_t phase_ = 0;
+  table::SchemeSpec scheme_;                    // the present one
+  std::string snapshot_;                        // from which the first segment goes on
+  std::shared_ptr<const SolverMemory> memory_;  // from which the next one does, and how
+  Solver::Continuation how_;
+  std::int64_t first_ = 0;  // iteration of the run
+  bool begun_ = false;      // the first segment
+  bool late_ = false;       // this process joins a job that trains
+};
+
+}  // namespace
+
+Result<Ending> run(const JobSpec& spec, const RunOptions& options, table::Table* table) {
+  const std::unique_ptr<JobMembership> job =
+      table ? make_table_membership(options, spec, *table)
+            : std::make_unique<LoneMembership>(options, spec.name);
+  const Result<Ending> ending = Run(spec, options, *job).run();
+  if (ending.ok() && ending.value() != Ending::kLeft) end_mpi();
+  return ending;
+}
+
+}  // namespace shoal::parallel

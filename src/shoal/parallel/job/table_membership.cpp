@@ -1,0 +1,330 @@
+// A worker of a table's job: its rank and team in each generation, what it measures, and the end of
+// its part.
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/base/try.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/exchange/exchanges.h"
+#include "shoal/parallel/job/job_spec.h"
+#include "shoal/parallel/job/membership.h"
+#include "shoal/parallel/job/plan.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/tuning/link_times.h"
+#include "shoal/parallel/tuning/speed_tuner.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/table/placement.h"
+
+namespace shoal::parallel {
+namespace {
+
+// By what workers divide the data that they share. Throws ConfigError where fields contradict each
+// other.
+SolverParameter::ShareBy shares_by(const SolverParameter& solver, const std::string& name,
+                                   bool weights_given) {
+  const auto batch = solver.has_batch_by() ? solver.batch_by() : SolverParameter::EQUAL;
+  const auto by = solver.has_share_by()             ? solver.share_by()
+                  : batch != SolverParameter::EQUAL ? batch
+                  : weights_given                   ? SolverParameter::WEIGHT
+                                                    : SolverParameter::EQUAL;
+  if (batch != SolverParameter::EQUAL && batch != by)
+    throw ConfigError(Code::kConfig, name, ": batch_by is ", SolverParameter::ShareBy_Name(batch),
+                      " and share_by ", SolverParameter::ShareBy_Name(by),
+                      "; batches are divided as the data are: leave one out, or give both alike");
+  if (solver.share_interval() < 0)
+    throw ConfigError(Code::kConfig, name, ": share_interval is ", solver.share_interval(),
+                      "; it must be 0 or more");
+  return by;
+}
+
+std::optional<GroupSearch> share_search(const SolverParameter& solver,
+                                        SolverParameter::ShareBy by) {
+  GroupSearch search;
+  if (solver.has_share_interval()) search.interval = solver.share_interval();
+  return by == SolverParameter::SPEED ? std::optional(search) : std::nullopt;
+}
+
+class TableMembership final : public JobMembership {
+ public:
+  TableMembership(const RunOptions& options, const JobSpec& spec, table::Table& table)
+      : JobMembership(options, spec.name),
+        spec_(spec),
+        table_(table),
+        shares_by_(shares_by(spec.solver, spec.name, !options.weights.empty())),
+        tuner_(table, options.meter, files(), share_search(spec.solver, shares_by_)),
+        generation_(table.roster().generation),
+        joined_(table.roster().generation > 0) {
+    take_roster();
+    // a process keeps its part of the data, whatever its number becomes
+    if (share_.suffix.empty()) share_.suffix = std::to_string(share_.client);
+  }
+
+  std::vector<table::Clock> clocks() const override {
+    return table_.roster().generation == generation_ && generation_ > 0
+               ? clocks_of(table_.roster())
+               : std::vector<table::Clock>();
+  }
+  bool has_other_plans() const override { return generation_ > 0; }
+  bool same_workers() const override { return ranks_of(table_.roster()) == trained_; }
+
+  std::optional<table::SchemeSpec> joined() const override {
+    return joined_ ? table_.roster().scheme : std::nullopt;
+  }
+
+  void check(const SolverParameter& solver, const std::vector<Phase>& phases) const override {
+    if (options_.profile_only && !has_search(phases))
+      throw ConfigError(Code::kUsage, name_,
+                        ": --profile_only: no scheme of the run has group_by: SPEED");
+    if (team_->chief()) or_throw(check_writable(files()));
+    // of a job that goes on the others have looked, when there were other workers
+    for (const Phase& phase : phases)
+      if (generation_ == 0 && !phase.search)
+        check_fit(with_phase(solver, phase), name_, *or_throw(phase.scheme.make()), share_.clients);
+  }
+
+  // Where the roster says so, a generation measures links instead of training.
+  Result<bool> prepare(std::int64_t iteration, std::int64_t phase_end,
+                       table::SchemeSpec& scheme) override {
+    while (table_.roster().generation == generation_ && table_.roster().measures) {
+      Result<std::vector<double>> found = measure_servers(table_, *team_, scheme);
+      if (!found.ok()) return failed(found.error());
+      const Result<bool> stays = regroup({.clock = iteration,
+                                          .phase_end = phase_end,
+                                          .weights = share_.weights,
+                                          .bandwidths = std::move(found).value()});
+      if (!stays.ok()) return failed(stays.error());
+      if (!stays.value()) return stays;
+      scheme = table_.roster().scheme.value_or(scheme);
+      links_are_new_ = true;
+    }
+    rates_ = rates_of(spec_.solver);
+    if (!needs_rates(spec_.solver) || share_.clients < 2) return true;
+    const Result<Rates> measured =
+        measure_rates(table_, *team_, {.device = options_.device, .threads = options_.threads});
+    if (!measured.ok()) return failed(measured.error());
+    rates_ = rates_of(spec_.solver, measured.value());
+    return true;
+  }
+
+  std::unique_ptr<Updater> make_updater(const SolverParameter& solver,
+                                        const table::SchemeSpec& scheme, std::int64_t phase_end,
+                                        Net& net) override {
+    const auto made = or_throw(scheme.make());
+    check_fit(solver, name_, *made, share_.clients);
+    choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
+    const WorkerOptions options{.name = name_,
+                                .scheme = scheme,
+                                .weight = contribution_weight(solver, name_, net.context().share()),
+                                .until = phase_end,
+                                .generation = generation_,
+                                .servers = servers(),
+                                .updates_beside = options_.updates_beside,
+                                .rates = rates_};
+    return make_exchanges({solver, net, table_, options, *made, ways_of(net, choices_)});
+  }
+
+  Meter* meter() override { return &tuner_.meter(); }
+
+  void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
+    const auto made = or_throw(scheme.make());
+    if (std::exchange(links_are_new_, false) && team_->chief())
+      LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
+                << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
+    if (team_->chief()) report_exchange(solver);
+    forecast_ = forecast_of(solver.net(), choices_, job_size(), rates_,
+                            spec_.solver.iter_size() * std::max(1, made->task.steps),
+                            clips_all(spec_.solver, name_, *made));
+    if (!is_first) return;
+    if (team_->chief()) {
+      LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver);
+      const std::string caution = made->caution(share_.clients);
+      if (!caution.empty()) LOG(WARNING) << "Scheme " << scheme.words() << ": " << caution;
+    }
+    if (std::exchange(joined_, false))
+      LOG(WARNING) << "Iteration " << solver.iteration() << ": has joined the job, as worker "
+                   << share_.client << " of " << share_.clients;
+  }
+
+  void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) override {
+    if (!team_->chief()) return;
+    const double records = options_.records ? static_cast<double>(options_.records(share_)) : 0;
+    tuner_.begin(phase, share_,
+                 {.records = records,
+                  .items = solver.own_items(),
+                  .iterations = phase_end - solver.iteration()});
+  }
+
+  // The chief may want to know how fast links are, or to look at the groups again.
+  bool wants_regroup() override {
+    const bool measure = measures() && generation_ == 0 && servers_of(table_.roster()) > 1 &&
+                         !std::exchange(asked_to_measure_, true);
+    return measure || tuner_.due();
+  }
+
+  Result<SegmentStart> next(const SegmentEnd& end) override {
+    trained_ = ranks_of(table_.roster());
+    const int workers = share_.clients;
+    auto searched =
+        tuner_.find({*team_, table_.roster(), end.scheme, share_.weights, end.iteration, end.items},
+                    end.phase, end.next);
+    TRY(searched);
+    SegmentStart start;
+    table::SegmentBody body{.clock = end.iteration};
+    if (end.next || end.within) body.phase_end = end.phase_end;
+    if (end.next && !end.within) body.next_scheme = end.next->scheme;
+    if (shares_by_ != SolverParameter::EQUAL) body.weights = share_.weights;
+    if (const auto& found = searched.value()) body.weights = found->weights;
+    if (searched.value() && searched.value()->scheme) {
+      start.found = searched.value()->scheme;
+      body.scheme = start.found;
+      start.ending = options_.profile_only ? Ending::kDone : Ending::kContinues;
+    }
+    if (start.ending == Ending::kDone) return start;
+    if (generation_ == 0) body.bandwidths = options_.bandwidths;
+    const Result<bool> stays = regroup(std::move(body));
+    TRY(stays);
+    if (!stays.value()) start.ending = Ending::kLeft;
+    const table::RosterBody& roster = table_.roster();
+    if (roster.generation != generation_) return start;
+    start.scheme = roster.scheme;
+    if (!roster.why.empty())
+      LOG(INFO) << "Iteration " << end.iteration << ": continuing with " << share_.clients
+                << " workers (was " << workers << "), scheme "
+                << (roster.scheme ? roster.scheme->words() : "as before") << ": " << roster.why;
+    return start;
+  }
+
+  Status finish(std::int64_t iteration, std::int64_t iterations,
+                const table::SchemeSpec& scheme) override {
+    TRY(table_.finish(iteration));
+    LOG(INFO) << "Iteration " << iteration << ": scheme " << scheme.words() << " ends";
+    // of this process, as worker and as server, with all that is not params: tests, snapshots,
+    // heartbeats
+    const table::Traffic all = table_.traffic();
+    const auto each = [&](std::uint64_t bytes) {
+      return static_cast<double>(bytes) /
+             static_cast<double>(std::max<std::int64_t>(1, iterations));
+    };
+    LOG(INFO) << "Traffic: " << each(all.bytes_sent) << " bytes sent and "
+              << each(all.bytes_received) << " received an iteration, " << each(all.shared_bytes)
+              << " of those sent through shared memory, " << each(all.local_bytes)
+              << " within this process";
+    if (team_->chief()) compare_forecast();
+    return {};
+  }
+  void abort(const Error& error) override { table_.abort(error); }
+  void release() override { table_.release(); }
+
+ private:
+  ProfileFiles files() const { return {options_.groups_out, options_.data_sharding_out}; }
+  bool measures() const { return options_.measure_servers && team_->chief(); }
+
+  Error failed(const Error& error) {
+    table_.abort(error);
+    return error;
+  }
+
+  // False: this process is not in the next generation.
+  Result<bool> regroup(table::SegmentBody end) {
+    end.measures = measures();
+    Result<bool> stays = table_.regroup(end);
+    if (!stays.ok() || !stays.value()) return stays;
+    ++generation_;
+    take_roster();
+    return stays;
+  }
+
+  // This process's number and team in the generation.
+  void take_roster() {
+    share_.client = table_.worker();
+    share_.clients = workers_of(table_.roster());
+    share_.in_parts = share_.in_parts || share_.clients > 1;
+    share_.weights.clear();
+    for (const auto& process : table_.roster().processes)
+      if (process.worker >= 0 && process.weight > 0) share_.weights.push_back(process.weight);
+    if (generation_ == 0 && shares_by_ == SolverParameter::WEIGHT) share_.weights = given_weights();
+    team_ = make_table_team(table_, generation_);
+  }
+
+  const std::vector<double>& given_weights() const {
+    const auto workers = static_cast<std::size_t>(share_.clients);
+    if (options_.weights.empty())
+      throw ConfigError(Code::kConfig, name_,
+                        ": shares by WEIGHT, and no worker has a weight: give weight= in the "
+                        "machinefile, or --data_sharding");
+    if (options_.weights.size() != workers)
+      throw ConfigError(Code::kConfig, name_, ": ", options_.weights.size(),
+                        " weights are given for the shares of ", workers, " workers");
+    return options_.weights;
+  }
+
+  table::Servers servers() const {
+    if (options_.servers) return *options_.servers;
+    return servers_of(table_.roster(), table_.roster().generation > 0
+                                           ? bandwidths_of(table_.roster())
+                                           : options_.bandwidths);
+  }
+
+  JobSize job_size() const { return job_size_of(table_.roster(), share_.replicas); }
+
+  // Says by which ways the gradients of layers travel, in each generation.
+  void report_exchange(Solver& solver) const {
+    if (options_.explain_exchange)
+      LOG(INFO) << "Exchange: " << table_of(solver.net(), choices_, rates_);
+    if (const std::string words = summary_of(solver.net(), choices_); !words.empty())
+      LOG(INFO) << "Exchange: " << words;
+  }
+
+  // Says what was predicted beside what was measured, of the last segment.
+  void compare_forecast() const {
+    const Speedometer& measured = tuner_.speedometer();
+    if (rates_.bandwidth <= 0 || !forecast_ || measured.iterations() == 0) return;
+    LOG(INFO) << "Exchange: an iteration took " << measured.seconds() * 1e3 << " ms, of which "
+              << measured.busy() * 1e3 << " ms were this worker's own; predicted for that: "
+              << forecast_->seconds_of_busy(measured.busy()) * 1e3 << " ms";
+  }
+
+  // "7 rows of params on 2 servers, with 40000, 8000 bytes, by the bandwidths of their links:
+  // 1e+08, 2e+07 bytes/s".
+  std::string placement(Solver& solver) const {
+    const table::Servers on = servers();
+    const RowMap map(solver.net(), on,
+                     {.stays = is_alone(table_.roster()),
+                      .replicated = replicated_by(ways_of(solver.net(), choices_))});
+    std::vector<std::string> bytes, bandwidths;
+    for (const std::size_t each : table::bytes_per_server(map.rows(), on.count))
+      bytes.push_back(str(each));
+    for (const table::ServerSpeed& server : on.speeds)
+      bandwidths.push_back(str(static_cast<float>(server.bandwidth)));
+    return str(map.rows().size(), " rows of params on ", on.count,
+               on.count == 1 ? " server" : " servers", ", with ", join(bytes), " bytes",
+               bandwidths.empty()
+                   ? ""
+                   : str(", by the bandwidths of their links: ", join(bandwidths), " bytes/s"));
+  }
+
+  const JobSpec& spec_;
+  table::Table& table_;
+  const SolverParameter::ShareBy shares_by_;
+  SpeedTuner tuner_;
+  table::Generation generation_;        // of the plan
+  std::vector<std::uint32_t> trained_;  // the ranks of the workers of the last segment
+  bool joined_;                         // a job that was training, and has not begun itself
+  bool links_are_new_ = false;          // the links were measured since the last segment
+  bool asked_to_measure_ = false;
+  Rates rates_;                         // of this generation
+  std::vector<LayerExchange> choices_;  // of this segment
+  std::optional<Forecast> forecast_;    // likewise
+};
+
+}  // namespace
+
+std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options, const JobSpec& spec,
+                                                     table::Table& table) {
+  return std::make_unique<TableMembership>(options, spec, table);
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,208 @@
+#include "shoal/parallel/rows/table_side.h"
+
+#include <iterator>
+#include <numeric>
+
+#include "shoal/base/log.h"
+#include "shoal/base/try.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/job/plan.h"
+#include "shoal/parallel/tuning/link_times.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/loss_scaling.h"
+
+namespace shoal::parallel {
+
+using table::ContributionKind;
+using table::Part;
+using table::RowId;
+
+TableSide::TableSide(const TableSetup& setup)
+    : net(setup.net),
+      table(setup.table),
+      options(setup.options),
+      recipe(read_recipe(setup.param, setup.options.name)),
+      task(setup.scheme.task),
+      lockstep(setup.scheme.lockstep),
+      sends_early(setup.param.on_nan() != SolverParameter::SKIP &&
+                  !skips_steps(setup.param, net.context()) && !setup.param.debug_info() &&
+                  !net.definition().debug_info() && !task.judged && !task.pull_first),
+      waits(table),
+      pacer(table, task, waits, options.until) {}
+
+TeamPolicy TableSide::policy(const TableSetup& setup) const {
+  const bool gradients = task.contribution == ContributionKind::kGradient;
+  return {.bounded = setup.scheme.bounded(),
+          .in_step = gradients && setup.scheme.spec().groups.has_value(),
+          .shares_iterations = task.shared,
+          .shares_running_sums = !gradients};
+}
+
+// ---- before the rows exist ----
+
+void TableSide::map_rows(const TableSetup& setup, const RowExtras& extras) {
+  map_.emplace(net, options.servers.value_or(servers_of(table.roster())), extras);
+  all_.resize(map_->rows().size());
+  std::iota(all_.begin(), all_.end(), RowId{0});
+  learning_ = map_->learning();
+  staging_.emplace(*map_, in_place(setup));
+  if (!net.context().device().is_host()) pin_params(setup);
+}
+
+// By row. On a device: of params that the servers alone update.
+std::vector<bool> TableSide::in_place(const TableSetup& setup) const {
+  if (net.context().device().is_host()) return std::vector<bool>(all_.size(), true);
+  std::vector<bool> rows;
+  for (const RowId row : all_) {
+    const NetParam& param = net.params()[map_->piece(row).param];
+    rows.push_back(task.contribution == ContributionKind::kGradient && map_->is_param(row) &&
+                   setup.ways[static_cast<std::size_t>(param.layer)] == Way::kTable);
+  }
+  return rows;
+}
+
+// Params that come and gradients that leave through the host in each task: by a collective
+// gradients alone, by factors and NCCL neither.
+void TableSide::pin_params(const TableSetup& setup) {
+  const bool gradients = task.contribution == ContributionKind::kGradient;
+  const Device& device = net.context().device();
+  for (const NetParam& param : net.params()) {
+    const Way way = setup.ways[static_cast<std::size_t>(param.layer)];
+    if (way == Way::kTable || !gradients) param.blob->data.pin(device);
+    if (gradients && param.lr_mult != 0 && way != Way::kFactors && way != Way::kNccl)
+      param.blob->grad.pin(device);
+  }
+}
+
+void TableSide::start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) {
+  CHECK(!created_) << "a start at " << iteration << " after the rows were made";
+  start_ = iteration;
+  iteration_ = start_ - 1;
+  clocks_ = all;
+  resumed_ = true;
+}
+
+// ---- rows ----
+
+Status TableSide::create() {
+  if (created_) return {};
+  staging_->fix();
+  const auto initial = [this](RowId row, Part part) {
+    return part != Part::kWeights && !resumed_ ? std::span<const float>()
+                                               : std::span<const float>(place(row, part).numbers);
+  };
+  const auto destinations = [this](RowId row, Part part) { return place(row, part); };
+  table::Plan plan = plan_of(recipe, map_->rows(), table.roster(), start_, clocks_, options);
+  for (Messages& messages : messages_) {
+    const auto rows = messages.rows->rows(static_cast<RowId>(plan.rows.size()));
+    std::ranges::copy(rows, std::back_inserter(plan.rows.edit()));
+    messages.end = static_cast<RowId>(plan.rows.size());
+  }
+  if (task.contribution != ContributionKind::kGradient || learning_.empty())
+    plan.clip = -1;  // each worker clips its own, or the same sums
+  TRY(table.create(plan, initial, destinations));
+  created_ = true;
+  return first_read(plan);
+}
+
+// Histories that were not restored are as the chief's: zeros. Where workers apply the rule, all go
+// on with the chief's.
+Status TableSide::first_read(const table::Plan& plan) {
+  if (task.is_planned()) {
+    const Result<double> seconds = measure_exchange(table, plan);
+    TRY(seconds);
+    pacer.exchange_takes(seconds.value());
+  }
+  const bool gradients = task.contribution == ContributionKind::kGradient;
+  for (const RowId row : all_) {
+    if (map_->rows()[row].learns || !map_->is_history(row) || resumed_) get(row, start_);
+    if (gradients || !resumed_ || !map_->is_param(row)) continue;
+    table.get(row, start_, Part::kHistory);
+    if (optim::histories(recipe.rule.rule) > 1) table.get(row, start_, Part::kHistory2);
+  }
+  return {};
+}
+
+// Nothing for histories that nothing was restored into, nor asked for.
+table::Destination TableSide::place(RowId row, Part part) {
+  if (row >= all_.size())
+    return std::ranges::upper_bound(messages_, row, {}, &Messages::end)->rows->destination(row);
+  if (part == Part::kWeights)
+    return diverted_ && !(*diverted_)[row].empty() ? std::span<float>((*diverted_)[row])
+                                                   : staging_->weights(row);
+  const RowMap::Piece at = map_->piece(row);
+  const std::size_t h = part == Part::kHistory ? 0 : 1;
+  const std::size_t index = h * net.params().size() + at.param;
+  if (map_->is_history(row) || index >= histories_.size() || histories_[index].empty())
+    return std::span<float>();
+  return histories_[index].subspan(at.offset, map_->rows()[row].length);
+}
+
+void TableSide::get(RowId row, table::Clock clock) {
+  staging_->expect(row);
+  table.get(row, clock, Part::kWeights);
+}
+
+void TableSide::push(std::span<const table::Push> pushes) {
+  for (const table::Push& one : pushes) staging_->expect(one.row);
+  table.push(pushes);
+}
+
+Status TableSide::receive(std::span<const RowId> rows) {
+  TRY(waits.wait(rows));
+  staging_->upload(rows);
+  return {};
+}
+
+Status TableSide::read(table::Clock clock) {
+  for (const RowId row : learning_) get(row, clock);
+  return receive(learning_);
+}
+
+void TableSide::fix_histories(const std::vector<Tensor*>& histories) {
+  histories_.clear();
+  for (Tensor* history : histories)
+    histories_.push_back(history ? history->host_mut() : std::span<float>());
+}
+
+std::vector<StateRow> TableSide::state_rows() const {
+  std::vector<StateRow> rows;
+  for (const RowId row : all_) {
+    const RowMap::Piece at = map_->piece(row);
+    if (!map_->is_history(row))
+      rows.push_back(
+          {at.param, at.offset, map_->rows()[row].length, created_ ? table.version(row) : start_});
+  }
+  return rows;
+}
+
+// ---- tasks ----
+
+// A worker that the others are told to have finished has its numbers in the rows, where that
+// matters to them.
+Result<Permission> TableSide::wait_to_begin(std::int64_t iteration, Exchange& exchange) {
+  if (!task.paced) return Permission{Begin::kBegin, iteration};
+  TRY(task.asks_early ? create() : exchange.settle(Settle::kOwn));
+  const Result<Begin> begin = pacer.begin(iteration);
+  TRY(begin);
+  if (begin.value() == Begin::kBegin && pacer.start().reread &&
+      task.contribution != ContributionKind::kWeights)
+    TRY(read(next()));
+  return Permission{begin.value(), task.shared ? pacer.start().at : iteration};
+}
+
+Status TableSide::begin(std::int64_t iteration, float rate) {
+  TRY(create());
+  CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
+  iteration_ = iteration;
+  rate_ = rate;
+  return {};
+}
+
+void TableSide::step_done() {
+  pacer.step_done(static_cast<double>(batch_size(net)) * recipe.iter_size *
+                  net.context().share().replicas);
+}
+
+}  // namespace shoal::parallel

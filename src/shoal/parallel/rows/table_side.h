@@ -1,0 +1,127 @@
+// One worker's side of a table in a segment: the rows of its net's params, the memory that they
+// come to, and the waits and the pacer of its tasks. The exchanges of the worker share it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shoal/parallel/exchange/way.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/rows/pacer_client.h"
+#include "shoal/parallel/rows/param_staging.h"
+#include "shoal/parallel/rows/row_waits.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/solver/recipe.h"
+
+namespace shoal::parallel {
+
+// The parts that the exchanges over a table are made of.
+struct TableSetup {
+  const SolverParameter& param;
+  Net& net;
+  table::Table& table;
+  const WorkerOptions& options;
+  const table::Scheme& scheme;
+  const std::vector<Way>& ways;  // by layer of the net
+};
+
+// Rows of a plan behind those of the params: messages, each of one worker.
+class MessageRows {
+ public:
+  virtual ~MessageRows() = default;
+  // All workers' rows, of which the first gets this number.
+  virtual std::vector<table::Row> rows(table::RowId first) = 0;
+  // Where the numbers of one of them are to be written, if another worker writes it; called by the
+  // table's threads.
+  virtual table::Destination destination(table::RowId row) = 0;
+};
+
+// Rows exist from create() on. All calls on the solver's thread.
+class TableSide {
+ public:
+  explicit TableSide(const TableSetup& setup);
+  TableSide(const TableSide&) = delete;
+
+  Net& net;
+  table::Table& table;
+  const WorkerOptions options;
+  const Recipe recipe;
+  const table::Task task;
+  const bool lockstep;
+  // A layer sends as soon as it has something for the others: no later layer can take it back.
+  const bool sends_early;
+  RowWaits waits;
+  PacerClient pacer;
+
+  TeamPolicy policy(const TableSetup& setup) const;
+
+  // ---- before create() ----
+  // Cuts the params, and the numbers that `extras` names, into rows. Once.
+  void map_rows(const TableSetup& setup, const RowExtras& extras);
+  // The plan has these rows, too; of several in the order of the calls.
+  void add(MessageRows& messages) { messages_.push_back({&messages}); }
+  // As Checkpointed has it.
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all);
+  // Histories that were restored on the chief are its own, and not the job's.
+  void keep_own_histories() { resumed_ = false; }
+
+  // ---- rows ----
+  const RowMap& map() const { return *map_; }
+  std::span<const table::RowId> all() const { return all_; }
+  std::span<const table::RowId> learning() const { return learning_; }
+  // Makes the rows and asks for the first numbers, when it is first called.
+  Status create();
+  bool is_created() const { return created_; }
+  bool was_resumed() const { return resumed_; }
+  table::Clock start() const { return start_; }
+  // Asks for a row. Its numbers go to the param, once it was received.
+  void get(table::RowId row, table::Clock clock);
+  // Pushes; the answers are the rows' new weights.
+  void push(std::span<const table::Push> pushes);
+  // Returns when the rows have arrived and are the params' numbers.
+  Status receive(std::span<const table::RowId> rows);
+  // Asks for all rows that learn as of `clock`, and receives them.
+  Status read(table::Clock clock);
+  // Numbers that arrive from now on go here, where there is memory for a row; null: to the params.
+  void divert(std::vector<std::vector<float>>* to) { diverted_ = to; }
+  // The memory of histories, in the order of Checkpointed, that the table reads and writes.
+  void fix_histories(const std::vector<Tensor*>& histories);
+  // Those of the params, with the table's versions.
+  std::vector<StateRow> state_rows() const;
+
+  // ---- tasks ----
+  // As Exchange::wait_to_begin, of the exchange that has the tasks.
+  Result<Permission> wait_to_begin(std::int64_t iteration, Exchange& exchange);
+  Status begin(std::int64_t iteration, float rate);
+  void step_done();                                      // a local step
+  table::Clock iteration() const { return iteration_; }  // under way, or the last
+  table::Clock next() const { return iteration_ + 1; }   // the clock of the next task
+  float rate() const { return rate_; }
+
+ private:
+  void pin_params(const TableSetup& setup);
+  std::vector<bool> in_place(const TableSetup& setup) const;
+  table::Destination place(table::RowId row, table::Part part);
+  Status first_read(const table::Plan& plan);
+
+  std::optional<RowMap> map_;
+  std::optional<ParamStaging> staging_;
+  std::vector<table::RowId> all_, learning_;
+  struct Messages {
+    MessageRows* rows = nullptr;
+    table::RowId end = 0;  // behind their last
+  };
+  std::vector<Messages> messages_;
+  std::vector<std::vector<float>>* diverted_ = nullptr;
+  std::vector<std::span<float>> histories_;
+  bool created_ = false;
+  bool resumed_ = false;              // histories were restored on the chief
+  table::Clock start_ = 0;            // the iteration from which this run goes on
+  std::vector<table::Clock> clocks_;  // of each worker's start, where there is no common one
+  table::Clock iteration_ = -1;
+  float rate_ = 0;
+};
+
+}  // namespace shoal::parallel

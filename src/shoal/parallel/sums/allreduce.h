@@ -1,0 +1,70 @@
+// The sum of a vector over all workers, by the steps of a collective. A transfer is a row of the
+// table that its sender alone writes and its receiver alone reads.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/base/mutex.h"
+#include "shoal/parallel/sums/collective.h"
+#include "shoal/parallel/sums/vector_sum.h"
+#include "shoal/table/buffer.h"
+
+namespace shoal::parallel {
+
+// The rows of all transfers, in the order of strips and transfers. servers: by worker, the server
+// for what it writes.
+std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priority,
+                                std::span<const std::uint16_t> servers);
+
+class Allreduce final : public VectorSum {
+ public:
+  // The rows are numbers `first` and up of the table's plan, as rows_of has them.
+  Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first);
+  Allreduce(const Allreduce&) = delete;
+
+  std::span<float> numbers() override { return numbers_->numbers(); }
+  table::Destination destination(table::RowId row) override;
+  // Asks for what others send at this clock, once they have what this worker sent last. Before the
+  // summand is written.
+  Status expect(table::Clock clock, RowWaits& waits) override;
+  void start() override;
+  // Carries out the steps whose numbers have arrived.
+  void progress() override;
+  bool is_done() const override { return done_.is_done(); }
+  // For the row that the first unfinished part of the sum needs.
+  Status wait(RowWaits& waits) override;
+
+ private:
+  table::RowId row_of(const Step& step) const {
+    return first_ + static_cast<table::RowId>(step.transfer);
+  }
+  void renew();
+  void send(const Step& step);
+  void take(const Step& step);
+
+  table::Table& table_;
+  const table::RowId first_;
+  const std::vector<Strip> strips_;
+  StepsDone done_{strips_};
+  std::vector<table::RowId> sends_, receives_;  // rows
+  std::vector<const Step*> by_row_;             // from first_ on; null: between other workers
+  const std::size_t count_;
+  // The vector of this clock, from which others are sent their parts, and those of earlier ones.
+  std::shared_ptr<table::Buffer> numbers_;
+  std::vector<std::shared_ptr<table::Buffer>> used_;
+  // Numbers that are to be added, and memory for them if they cannot stay where they came.
+  struct Received {
+    table::Values values;
+    std::unique_ptr<float[]> memory;
+  };
+  std::vector<Received> received_;  // by Step::index
+  std::size_t longest_ = 0;         // of what is added
+  table::Clock clock_ = 0;
+  Mutex mutex_;
+  // memory for what comes, used again while it is in a cache
+  std::vector<std::unique_ptr<float[]>> free_ GUARDED_BY(mutex_);
+};
+
+}  // namespace shoal::parallel

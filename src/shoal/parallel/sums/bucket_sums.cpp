@@ -1,0 +1,164 @@
+#include "shoal/parallel/sums/bucket_sums.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "shoal/base/try.h"
+#include "shoal/net/net.h"
+#include "shoal/ops/vector.h"
+#include "shoal/parallel/exchange/exchanges.h"
+#include "shoal/parallel/sums/allreduce.h"
+#include "shoal/parallel/sums/mpi_sum.h"
+#include "shoal/parallel/sums/nccl_sum.h"
+#include "shoal/solver/net_params.h"
+
+namespace shoal::parallel {
+
+using table::RowId;
+
+BucketSums::BucketSums(const TableSetup& setup, TableSide& side, Of of)
+    : net_(side.net), table_(side.table), waits_(side.waits), part_of_(setup.ways.size()) {
+  if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(table_, setup.options.name);
+  int by_nccl = 0;
+  for (Bucket& bucket : buckets_of(net_, setup.ways, bucket_bytes(setup.options.rates))) {
+    by_nccl += bucket.way == Way::kNccl;
+    const bool in_place = of == Of::kGradients && bucket.way == Way::kNccl;
+    Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket), .in_place = in_place});
+    for (const int layer : part.bucket.layers) {
+      part_of_[static_cast<std::size_t>(layer)] = parts_.size() - 1;
+      std::ranges::copy(learning_of(net_, layer), std::back_inserter(part.params));
+    }
+  }
+  if (by_nccl > 0) nccl_ = begin_nccl(table_, net_.context(), by_nccl, setup.options.name);
+  if (!parts_.empty()) side.add(*this);
+}
+
+std::optional<std::size_t> BucketSums::part_of(int layer) const {
+  return part_of_[static_cast<std::size_t>(layer)];
+}
+
+std::vector<table::Row> BucketSums::rows(RowId first) {
+  const std::vector<std::uint16_t> servers = servers_by_worker(table_.roster());
+  std::vector<table::Row> all;
+  int nccl_sums = 0;
+  for (Part& part : parts_) {
+    const Bucket& bucket = part.bucket;
+    part.first = part.end = first + static_cast<RowId>(all.size());
+    if (bucket.way == Way::kMpi) {
+      part.sum = make_mpi_sum(table_, bucket.count);
+      continue;
+    }
+    if (bucket.way == Way::kNccl) {
+      part.sum = part.in_place
+                     ? make_nccl_sum(table_, net_.context(), nccl_, nccl_sums++, gradients(part), 1)
+                     : make_nccl_sum(table_, net_.context(), nccl_, nccl_sums++, {}, bucket.count);
+      continue;
+    }
+    const std::vector<table::Row> own = rows_of(
+        bucket.way, bucket.count, static_cast<std::uint32_t>(bucket.layers.back()), servers);
+    part.end += static_cast<RowId>(own.size());
+    part.sum = std::make_unique<Allreduce>(table_, bucket.way, static_cast<int>(servers.size()),
+                                           bucket.count, part.first);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+table::Destination BucketSums::destination(RowId row) {
+  const auto part = std::ranges::find_if(
+      parts_, [row](const Part& one) { return one.first <= row && row < one.end; });
+  return part->sum->destination(row);
+}
+
+Status BucketSums::expect(std::size_t of, table::Clock clock) {
+  Part& part = parts_[of];
+  if (std::exchange(part.clock, clock) == clock) return {};
+  part.complete = 0;
+  return part.sum->expect(clock, waits_);
+}
+
+// Calls write for all params, with their parts of the vector.
+void BucketSums::each(Part& part, const Visit& write) {
+  std::size_t at = 0;
+  for (const std::size_t p : part.params) {
+    const auto count = static_cast<std::size_t>(net_.params()[p].blob->data.count());
+    write(p, part.sum->numbers().subspan(at, count));
+    at += count;
+  }
+}
+
+std::vector<Tensor*> BucketSums::gradients(const Part& part) const {
+  std::vector<Tensor*> all;
+  for (const std::size_t p : part.params) all.push_back(&net_.params()[p].blob->grad);
+  return all;
+}
+
+void BucketSums::send(int layer, float weight) {
+  Part& part = parts_[*part_of(layer)];
+  if (!part.in_place)
+    return send(layer, weight, [&](std::size_t p, std::span<float> numbers) {
+      std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
+                             [weight](float number) { return weight * number; });
+    });
+  if (weight != 1) ops::scale_all(net_.context(), weight, gradients_of(net_, layer));
+  complete(part, weight);
+}
+
+void BucketSums::send(int layer, float count, const Visit& write) {
+  Part& part = parts_[*part_of(layer)];
+  each(part, [&](std::size_t p, std::span<float> numbers) {
+    if (net_.params()[p].layer == layer) write(p, numbers);
+  });
+  complete(part, count);
+}
+
+void BucketSums::complete(Part& part, float count) {
+  if (++part.complete == part.bucket.layers.size()) start(part, count);
+}
+
+void BucketSums::send_nothing() {
+  for (Part& part : parts_) {
+    if (part.in_place) ops::fill_all(net_.context(), 0, gradients(part));
+    std::ranges::fill(part.sum->numbers(), 0.0f);
+    start(part, 0);
+  }
+}
+
+void BucketSums::read(std::size_t of, float scale) {
+  Part& part = parts_[of];
+  if (!part.in_place)
+    return each(part, [&](std::size_t p, std::span<const float> sum) {
+      std::ranges::transform(sum, net_.params()[p].blob->grad.host_out().begin(),
+                             [scale](float number) { return scale * number; });
+    });
+  if (scale != 1) ops::scale_all(net_.context(), scale, gradients(part));
+}
+
+void BucketSums::start(Part& part, float count) {
+  part.sum->numbers().back() = count;
+  part.is_under_way = true;
+  part.sum->start();
+}
+
+void BucketSums::progress() {
+  for (const Part& part : parts_)
+    if (part.is_under_way) part.sum->progress();
+}
+
+// While this worker waits it carries on all sums, since others wait for its part of them; and once
+// more before it reads, so that a device brings the counts of all that are there at once.
+Result<std::optional<float>> BucketSums::finish(std::size_t of) {
+  Part& part = parts_[of];
+  if (!std::exchange(part.is_under_way, false)) return std::optional<float>();
+  part.sum->progress();
+  while (!part.sum->is_done()) {
+    TRY(part.sum->wait(waits_));
+    part.sum->progress();
+    progress();
+  }
+  progress();
+  return std::optional(part.sum->numbers().back());
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,87 @@
+// The sums over all workers of what they have for each layer that goes by a collective: gradients,
+// or what local steps added. Neighbouring layers travel together in a bucket's vector.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/ops/job_sums.h"
+#include "shoal/parallel/exchange/exchange_choice.h"
+#include "shoal/parallel/rows/table_side.h"
+#include "shoal/parallel/sums/vector_sum.h"
+
+namespace shoal::parallel {
+
+// All calls on the solver's thread, destination apart.
+class BucketSums final : public MessageRows {
+ public:
+  enum class Of {
+    kGradients,  // the params' own; NCCL sums them where they are
+    kNumbers,    // what the caller writes, on the host
+  };
+  // For the ways of a setup; adds its rows to the side. Throws ConfigError as begin_mpi and
+  // begin_nccl do.
+  BucketSums(const TableSetup& setup, TableSide& side, Of of);
+
+  std::size_t size() const { return parts_.size(); }
+  const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
+  // Nothing for a layer in no bucket.
+  std::optional<std::size_t> part_of(int layer) const;
+  // Whether the bucket's gradients are summed on the device.
+  bool in_place(std::size_t part) const { return parts_[part].in_place; }
+
+  std::vector<table::Row> rows(table::RowId first) override;
+  table::Destination destination(table::RowId row) override;
+
+  // Before a forward pass of the bucket's layers: asks for what others send, once a clock.
+  Status expect(std::size_t part, table::Clock clock);
+  // Of gradients: sends `weight` times the layer's, which count `weight`. When all layers of the
+  // bucket were sent, starts their sum. From here until finish() the gradients belong to the sum.
+  void send(int layer, float weight);
+  // Of numbers: calls write(param, numbers) for each param of the layer that learns: an index into
+  // net.params(), and where its numbers go. `count` goes with the bucket, behind the other numbers.
+  using Visit = std::function<void(std::size_t param, std::span<float> numbers)>;
+  void send(int layer, float count, const Visit& write);
+  // The same of all layers: zeros, which count 0.
+  void send_nothing();
+  // Carries on all sums without waiting.
+  void progress();
+  // Whether finish() would return a sum without waiting for other workers.
+  bool is_there(std::size_t part) const {
+    return parts_[part].is_under_way && parts_[part].sum->is_done();
+  }
+  // Returns when the sum that was started is there: the sum of all counts; nothing: none was since
+  // the last call.
+  Result<std::optional<float>> finish(std::size_t part);
+  // Then, of gradients: they are `scale` times the sum.
+  void read(std::size_t part, float scale);
+  // Of numbers: calls read(param, sum) for each param.
+  void read(std::size_t part, const Visit& read) { each(parts_[part], read); }
+
+ private:
+  struct Part {
+    Bucket bucket;
+    std::vector<std::size_t> params{};  // in the order of the vector
+    bool in_place = false;              // the gradients themselves are summed
+    std::unique_ptr<VectorSum> sum{};   // once there are rows
+    table::RowId first = 0, end = 0;
+    table::Clock clock = -1;    // that was asked for last
+    std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
+    bool is_under_way = false;  // the sum has begun, and was not finished
+  };
+  void each(Part& part, const Visit& write);
+  std::vector<Tensor*> gradients(const Part& part) const;
+  void complete(Part& part, float count);
+  void start(Part& part, float count);
+
+  Net& net_;
+  table::Table& table_;
+  RowWaits& waits_;
+  std::vector<std::optional<std::size_t>> part_of_;  // by layer
+  std::shared_ptr<ops::JobSums> nccl_;               // of the generation, if a bucket goes by it
+  std::vector<Part> parts_;                          // in the order of backward
+};
+
+}  // namespace shoal::parallel

@@ -1,0 +1,58 @@
+// The layers of which workers in lockstep sum what their local steps added (scheme local_steps),
+// by a collective: each then moves its own copy of the params by the same mean.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/parallel/rows/table_side.h"
+#include "shoal/parallel/sums/bucket_sums.h"
+
+namespace shoal {
+class RunState;
+}  // namespace shoal
+
+namespace shoal::parallel {
+
+// With from the params that a task begins with and d the mean of all workers' changes
+//   params = from + global_rate d
+// or, with a momentum b, as GlobalMomentum has it. Layers: those that go by a collective; calls on
+// the solver's thread.
+class DeltaSums {
+ public:
+  DeltaSums(const TableSetup& setup, TableSide& side);
+
+  bool owns(int layer) const { return sums_.part_of(layer).has_value(); }
+
+  // Before a layer's first forward pass in a task: its params are those that all begin with.
+  Status begin(int layer, table::Clock task);
+  // The params are what this worker came to: sends what it added. weight: as of a push. Once a task
+  // and layer, in the order of backward.
+  void send(int layer, float weight);
+  // Sends the layers that were not sent in this task.
+  void send_rest(float weight);
+  void progress() { sums_.progress(); }
+  // Waits for the sums of the last task and moves the params.
+  Status apply_all();
+
+  // Of a layer's params: rises with each task in which a worker has learned something.
+  std::int64_t version(int layer) const { return versions_[*sums_.part_of(layer)]; }
+  void start_at(std::int64_t iteration) { versions_.assign(sums_.size(), iteration); }
+  // As Checkpointed has them, of the momentum. After apply_all().
+  void put(RunState& run) const;
+  void take(const RunState& run, const std::string& file);
+
+ private:
+  Status apply(std::size_t part);
+  void move(std::size_t param, std::span<const float> sum, float scale);
+
+  const table::Task task_;
+  Net& net_;
+  BucketSums sums_;
+  std::vector<bool> is_unsent_;               // by layer, in this task
+  std::vector<std::vector<float>> from_, v_;  // by param
+  std::vector<std::int64_t> versions_;        // by bucket
+};
+
+}  // namespace shoal::parallel
