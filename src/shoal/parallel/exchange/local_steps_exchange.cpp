@@ -11,6 +11,7 @@
 #include "shoal/parallel/sums/delta_sums.h"
 #include "shoal/parallel/sums/global_momentum.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/proto/run.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/local_rule.h"
 #include "shoal/table/scheme.h"

@@ -18,6 +18,7 @@
 #include "shoal/parallel/replicas/replica_numbers.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/exchange.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
 
