@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "caffe: cannot run %s: %s\n", path.c_str(), std::strerror(errno));
     return 1;
   }
-  const bool asked = first == "--help" || first == "-help" || first == "help";
+  const bool asked = first.starts_with("--help") || first == "-help" || first == "help";
   if (!asked && argc > 1) std::fprintf(stderr, "caffe: no command '%s'\n", first.c_str());
   std::string known;
   for (const std::string& name : commands) known += (known.empty() ? "" : "|") + name;

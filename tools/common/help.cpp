@@ -29,6 +29,7 @@ constexpr std::pair<std::string_view, const char*> kGroups[] = {
     {"data_flags", "Data"},
     {"net_flags", "Net"},
     {"device_flags", "Device"},
+    {"kernel_flags", "Kernels of the CPU"},
     {"job_flags", "Jobs of several processes"},
     {"scheme_flags", "Scheme"},
     {"trial_flags", "Trials on one machine"}};
