@@ -34,7 +34,7 @@ bool ready(int descriptor, short events, milliseconds within) {
 
 // ---- Ear ----
 
-std::span<std::byte> Ear::place(Link&, Message& message, std::size_t bytes) {
+std::span<std::byte> Ear::place(Message& message, std::size_t bytes) {
   if (over) ++after_the_end;
   if (deaf) return {};
   const auto memory = std::make_shared<std::vector<std::byte>>(bytes);

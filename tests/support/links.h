@@ -23,8 +23,8 @@ namespace shoal::table::test {
 // a minute at most.
 class Ear : public LinkOwner {
  public:
-  std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
-  bool keeps(Link&, const Message&) override { return keeping; }
+  std::span<std::byte> place(Message& message, std::size_t bytes) override;
+  bool keeps(const Message&) override { return keeping; }
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link& link) override;
   void silent(Link& link, std::chrono::milliseconds since) override;

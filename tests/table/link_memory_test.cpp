@@ -141,7 +141,8 @@ struct Reader : FrameReader {
   Result<std::span<const std::byte>> borrow(const Lent& lent) override {
     return borrowed.look(lent);
   }
-  std::shared_ptr<const void> keep(const Message&) override { return owner; }
+  bool keeps(const Message&) override { return owner != nullptr; }
+  std::shared_ptr<const void> kept() override { return owner; }
   std::span<std::byte> place(Message&, std::size_t bytes) override {
     return std::as_writable_bytes(std::span(numbers)).first(deaf ? 0 : bytes);
   }

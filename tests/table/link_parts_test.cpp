@@ -125,6 +125,7 @@ struct Reader : FrameReader {
     memory.push_back(std::vector<std::byte>(bytes));
     return deaf ? std::span<std::byte>() : memory.back();
   }
+  std::shared_ptr<const void> kept() override { return nullptr; }
   Status frame(Message&& message) override {
     frames.push_back(whole(message));
     return {};

@@ -89,7 +89,7 @@ constexpr std::size_t kRows = 1024;
 #endif
 constexpr std::size_t kFloats = 64 * 1024, kSlots = 16;
 struct Rows : test::Ear {
-  std::span<std::byte> place(Link&, Message& message, std::size_t bytes) override {
+  std::span<std::byte> place(Message& message, std::size_t bytes) override {
     EXPECT_EQ(bytes, kFloats * sizeof(float));
     return std::as_writable_bytes(std::span(slots[std::get<RowMessage>(message).row % kSlots]));
   }

@@ -107,9 +107,9 @@ Result<bool> FrameReader::read_lent(std::string_view where) {
   TRY(lent);
   const std::span<const std::byte> bytes = lent.value();
   Payload* const payload = payload_of(message_);
-  if (std::shared_ptr<const void> owner = keep(message_)) {
+  if (keeps(message_)) {
     payload->bytes = bytes;
-    payload->owner = std::move(owner);
+    payload->owner = kept();
     return true;
   }
   if (const std::span<std::byte> place = place_of(bytes.size()); !place.empty())

@@ -6,10 +6,21 @@
 
 namespace shoal::table {
 
-class FrameReader {
+// Says where the payloads of messages go that come by a connection. On its strand.
+class PayloadPlaces {
  public:
-  virtual ~FrameReader() = default;
+  virtual ~PayloadPlaces() = default;
+  // Returns where so many bytes, the payload of the message, go. If that is shorter, they are read
+  // and thrown away. It may set the bytes and owner of the message's payload itself; otherwise the
+  // payload will be this span when the message is received.
+  virtual std::span<std::byte> place(Message&, std::size_t) { return {}; }
+  // Whether the message's payload, which the peer lends in memory of its own, may stay there until
+  // its owner is gone. If not, place() is called.
+  virtual bool keeps(const Message&) { return false; }
+};
 
+class FrameReader : public PayloadPlaces {
+ public:
   // Where the next bytes go, in this order; `numbers` may be empty. Good until took().
   struct Room {
     std::span<char> numbers, buffer;
@@ -23,14 +34,11 @@ class FrameReader {
   bool midway() const { return part_ != Part::kHeader || begin_ != end_; }
 
  protected:
-  // As in LinkOwner.
-  virtual std::span<std::byte> place(Message& message, std::size_t bytes) = 0;
   // The bytes of a payload that lies in memory, good until the next call. Errors as those of
   // took().
   virtual Result<std::span<const std::byte>> borrow(const Lent& lent) = 0;
-  // The owner of what was borrowed last, if that may become the message's payload where it lies;
-  // null: place() says where it is copied to.
-  virtual std::shared_ptr<const void> keep(const Message&) { return nullptr; }
+  // The owner of what was borrowed last, which becomes a payload where it lies.
+  virtual std::shared_ptr<const void> kept() = 0;
   // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
   // read.
   virtual Status frame(Message&& message) = 0;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "shoal/table/link/frame_reader.h"
 #include "shoal/table/link/strand.h"
 #include "shoal/table/table.h"
 #include "shoal/table/wire.h"
@@ -63,18 +64,10 @@ class Link;
 // The calls that a link makes of its owner, on the link's strand. The owner outlives the link, or
 // calls Link::close first and never hears of it again. From when it was closed or has closed, a
 // link touches no numbers but those that have an owner of their own.
-class LinkOwner {
+class LinkOwner : public PayloadPlaces {
  public:
-  virtual ~LinkOwner() = default;
   // A link that a listener took is there; it lasts as long as it is held.
   virtual void opened(std::shared_ptr<Link>) {}
-  // Returns where so many bytes, the payload of the message, go. If that is shorter, they are read
-  // and thrown away. The owner may set the bytes and owner of the message's payload
-  // itself; otherwise the payload will be this span when received() comes.
-  virtual std::span<std::byte> place(Link&, Message&, std::size_t) { return {}; }
-  // Whether the message's payload, which the peer lends in memory of its own, may stay there until
-  // its owner is gone. If not, place() is called.
-  virtual bool keeps(Link&, const Message&) { return false; }
   // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it
   // to the peer.
   virtual Status received(Link& link, Message&& message) = 0;

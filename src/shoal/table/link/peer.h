@@ -14,12 +14,8 @@ class Peer;
 
 // The calls that a peer makes of its owner: place(), keeps() and next() on the link's strand, the
 // rest on the peer's home strand. For a dialled peer these are the same.
-class PeerOwner {
+class PeerOwner : public PayloadPlaces {
  public:
-  virtual ~PeerOwner() = default;
-  // As in LinkOwner.
-  virtual std::span<std::byte> place(Peer&, Message&, std::size_t) { return {}; }
-  virtual bool keeps(Peer&, const Message&) { return false; }
   // As in LinkOwner; asked when nothing that was queued is left.
   virtual std::optional<Message> next(Peer&) { return std::nullopt; }
   // An error: the peer is lost with it. A dialled one is told it in a Refuse.
@@ -77,10 +73,10 @@ class Peer final : public LinkOwner {
   const std::string& trouble() const { return trouble_; }
 
  private:
-  std::span<std::byte> place(Link&, Message& message, std::size_t bytes) override {
-    return owner_.place(*this, message, bytes);
+  std::span<std::byte> place(Message& message, std::size_t bytes) override {
+    return owner_.place(message, bytes);
   }
-  bool keeps(Link&, const Message& message) override { return owner_.keeps(*this, message); }
+  bool keeps(const Message& message) override { return owner_.keeps(message); }
   Status received(Link& link, Message&& message) override;
   void paused(Link&) override {
     home_.run([this] { owner_.paused(); });

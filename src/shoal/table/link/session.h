@@ -61,16 +61,16 @@ class Session final : public Link,
   // FrameReader
   std::span<std::byte> place(Message& message, std::size_t bytes) override {
     if (state_ != State::kOpen) return {};
-    const std::span<std::byte> place = owner_->place(*this, message, bytes);
+    const std::span<std::byte> place = owner_->place(message, bytes);
     return state_ == State::kOpen ? place : std::span<std::byte>();
   }
   Result<std::span<const std::byte>> borrow(const Lent& lent) override {
     return memory_.borrow(lent);
   }
-  std::shared_ptr<const void> keep(const Message& message) override {
-    if (state_ != State::kOpen || !owner_->keeps(*this, message)) return nullptr;
-    return state_ == State::kOpen ? memory_.keep() : nullptr;
+  bool keeps(const Message& message) override {
+    return state_ == State::kOpen && owner_->keeps(message) && state_ == State::kOpen;
   }
+  std::shared_ptr<const void> kept() override { return memory_.keep(); }
   Status frame(Message&& message) override;
 
   Status shake(const Message& message);

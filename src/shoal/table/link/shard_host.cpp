@@ -46,7 +46,7 @@ void ShardHost::let_go(Rank rank) {
   });
 }
 
-std::span<std::byte> ShardHost::place(Peer&, Message& message, std::size_t bytes) {
+std::span<std::byte> ShardHost::place(Message& message, std::size_t bytes) {
   Payload* const payload = payload_of(message);
   return payload ? allocate(*payload, bytes) : std::span<std::byte>();
 }

@@ -39,10 +39,8 @@ class ShardHost final : public PeerOwner {
   }
 
  private:
-  std::span<std::byte> place(Peer& peer, Message& message, std::size_t bytes) override;
-  bool keeps(Peer&, const Message& message) override {
-    return std::holds_alternative<Push>(message);
-  }
+  std::span<std::byte> place(Message& message, std::size_t bytes) override;
+  bool keeps(const Message& message) override { return std::holds_alternative<Push>(message); }
   Status received(Peer& peer, Message&& message) override;
   // All answers that one event released, to one peer, leave together.
   void paused() override {

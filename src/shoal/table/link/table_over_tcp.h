@@ -66,11 +66,11 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   };
 
   // On the strand:
-  std::span<std::byte> place(Peer&, Message& message, std::size_t bytes) override {
+  std::span<std::byte> place(Message& message, std::size_t bytes) override {
     RowMessage* const row = std::get_if<RowMessage>(&message);
     return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
   }
-  bool keeps(Peer&, const Message& message) override {
+  bool keeps(const Message& message) override {
     const RowMessage* const row = std::get_if<RowMessage>(&message);
     return client_ && row && client_->keeps(*row);
   }
