@@ -41,7 +41,7 @@ void train_rows(const SolverParameter& param, const std::string& scheme, int ite
     Updater* updater = nullptr;
     options.make_updater = [&](Net& net) {
       auto made =
-          parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
+          parallel::make_table_updater(param, net, table, {.name = "job", .scheme = table::scheme_of(scheme)});
       updater = made.get();
       return made;
     };

@@ -1,6 +1,5 @@
 #include "support/faulty_link.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,9 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <list>
 #include <mutex>
@@ -30,20 +27,12 @@ namespace {
 
 using Moment = std::chrono::steady_clock::time_point;
 
-sockaddr_in here(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 int listen_on(std::uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   PCHECK(fd >= 0);
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  const sockaddr_in address = here(port);
+  const sockaddr_in address = loopback(port);
   PCHECK(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   PCHECK(listen(fd, 64) == 0);
   return fd;
@@ -79,13 +68,14 @@ struct FaultyLink::State {
   std::uint16_t target = 0;
   int listener = -1;
   std::array<int, 2> wake{};
-  std::atomic<std::uint64_t> bytes{0};
-  std::atomic<int> faults{0};
 
   std::mutex mutex;  // guards the wishes
-  bool ended = false, cut = false, shut = false, held = false;
+  bool ended = false, cut = false, shut = false;
+  std::array<bool, 2> held{};  // by way
+  std::uint64_t bytes = 0;     // forwarded so far
   std::chrono::milliseconds delay{0};
   std::optional<std::uint64_t> cut_at, damage_at;  // of `bytes`
+  int damaged_bit = 0;
   int connections = 0;
   std::condition_variable connected;
 
@@ -97,7 +87,7 @@ struct FaultyLink::State {
   void read(Pair& pair, Way& way);
   void write(Pair& pair, Way& way);
   void cut_all();
-  std::vector<pollfd> wanted(bool holding);
+  std::vector<pollfd> wanted(const std::array<bool, 2>& holding);
   int patience() const;
 };
 
@@ -110,7 +100,7 @@ void FaultyLink::State::accept_one() {
     connected.notify_all();
   }
   const int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = here(target);
+  const sockaddr_in address = loopback(target);
   std::unique_lock lock(mutex);
   const bool refused = shut;
   lock.unlock();
@@ -143,15 +133,13 @@ void FaultyLink::State::write(Pair& pair, Way& way) {
     if (cut_at && bytes >= *cut_at) {
       cut = true;
       cut_at.reset();
-      ++faults;
       return;
     }
     std::size_t most = piece.size();
     if (cut_at) most = std::min<std::size_t>(most, *cut_at - bytes);
     if (damage_at && bytes + piece.size() > *damage_at) {
-      piece[*damage_at > bytes ? *damage_at - bytes : 0] ^= 0x10;
+      piece[*damage_at > bytes ? *damage_at - bytes : 0] ^= static_cast<char>(1 << damaged_bit);
       damage_at.reset();
-      ++faults;
     }
     const ssize_t count = ::send(way.to, piece.data(), most, MSG_NOSIGNAL);
     if (count < 0 && errno != EAGAIN) pair.dead = true;
@@ -168,18 +156,19 @@ void FaultyLink::State::cut_all() {
   pairs.clear();
 }
 
-std::vector<pollfd> FaultyLink::State::wanted(bool holding) {
+std::vector<pollfd> FaultyLink::State::wanted(const std::array<bool, 2>& holding) {
   constexpr std::size_t kAhead = 16;
   const auto watch = [](int fd, short events, bool wanted) {
     return pollfd{wanted ? fd : -1, events, 0};
   };
-  std::vector<pollfd> all{watch(wake[0], POLLIN, true), watch(listener, POLLIN, !holding)};
+  std::vector<pollfd> all{watch(wake[0], POLLIN, true), watch(listener, POLLIN, !holding[1])};
   const Moment now = std::chrono::steady_clock::now();
   for (const Pair& pair : pairs)
     for (const Way& way : pair.ways) {
+      const bool moves = !holding[&way == &pair.ways[0] ? 0 : 1];
       const bool due = !way.pieces.empty() && way.pieces.front().due <= now;
-      all.push_back(watch(way.from, POLLIN, !holding && !way.ended && way.pieces.size() < kAhead));
-      all.push_back(watch(way.to, POLLOUT, !holding && due));
+      all.push_back(watch(way.from, POLLIN, moves && !way.ended && way.pieces.size() < kAhead));
+      all.push_back(watch(way.to, POLLOUT, moves && due));
     }
   return all;
 }
@@ -197,7 +186,7 @@ int FaultyLink::State::patience() const {
 
 void FaultyLink::State::run() {
   for (;;) {
-    bool holding = false;
+    std::array<bool, 2> holding{};
     {
       std::lock_guard lock(mutex);
       if (ended) return;
@@ -205,7 +194,7 @@ void FaultyLink::State::run() {
       holding = held;
     }
     std::vector<pollfd> all = wanted(holding);
-    poll(all.data(), all.size(), holding ? -1 : patience());
+    poll(all.data(), all.size(), holding[0] ? 20 : patience());
     char sink[64];
     if (all[0].revents) (void)!::read(wake[0], sink, sizeof sink);
     std::size_t at = 2;
@@ -236,41 +225,50 @@ FaultyLink::FaultyLink(std::uint16_t target) : state_(std::make_unique<State>())
 }
 
 FaultyLink::~FaultyLink() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->ended = true;
-  }
-  (void)!write(state_->wake[1], "x", 1);
+  wish([](State& state) { state.ended = true; });
   state_->thread.join();
   state_->cut_all();
   for (const int fd : {state_->listener, state_->wake[0], state_->wake[1]}) close(fd);
 }
 
-#define WISH(what)                         \
-  do {                                     \
-    {                                      \
-      std::lock_guard lock(state_->mutex); \
-      what;                                \
-    }                                      \
-    (void)!write(state_->wake[1], "x", 1); \
-  } while (false)
+template <class Change>
+void FaultyLink::wish(Change change) {
+  {
+    std::lock_guard lock(state_->mutex);
+    change(*state_);
+  }
+  (void)!write(state_->wake[1], "x", 1);
+}
 
 std::uint16_t FaultyLink::port() const { return state_->ports[0]; }
-void FaultyLink::cut() { WISH(state_->cut = true); }
-void FaultyLink::shut() { WISH(state_->cut = state_->shut = true); }
-void FaultyLink::hold() { WISH(state_->held = true); }
-void FaultyLink::go_on() { WISH(state_->held = state_->shut = false); }
-void FaultyLink::delay(std::chrono::milliseconds each) { WISH(state_->delay = each); }
-void FaultyLink::cut_after(std::uint64_t bytes) { WISH(state_->cut_at = state_->bytes + bytes); }
-void FaultyLink::damage_after(std::uint64_t bytes) {
-  WISH(state_->damage_at = state_->bytes + bytes);
+void FaultyLink::cut() {
+  wish([](State& state) { state.cut = true; });
 }
-std::uint64_t FaultyLink::bytes() const { return state_->bytes; }
+void FaultyLink::shut() {
+  wish([](State& state) { state.cut = state.shut = true; });
+}
+void FaultyLink::hold() {
+  wish([](State& state) { state.held = {true, true}; });
+}
+void FaultyLink::hold_forward() {
+  wish([](State& state) { state.held[0] = true; });
+}
+void FaultyLink::go_on() {
+  wish([](State& state) { state.held = {}; });
+}
+void FaultyLink::delay(std::chrono::milliseconds each) {
+  wish([&](State& state) { state.delay = each; });
+}
+void FaultyLink::cut_after(std::uint64_t bytes) {
+  wish([&](State& state) { state.cut_at = state.bytes + bytes; });
+}
+void FaultyLink::damage_after(std::uint64_t bytes, int bit) {
+  wish([&](State& state) { state.damage_at = state.bytes + bytes, state.damaged_bit = bit; });
+}
 bool FaultyLink::wait_for_connections(int count) const {
   std::unique_lock lock(state_->mutex);
   return state_->connected.wait_for(lock, std::chrono::minutes(1),
                                     [&] { return state_->connections >= count; });
 }
-int FaultyLink::faults() const { return state_->faults; }
 
 }  // namespace shoal::test

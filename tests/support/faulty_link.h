@@ -21,20 +21,22 @@ class FaultyLink {
   void shut();  // and new ones are reset, too
   // no byte moves any more, and new connections are held, too
   void hold();
+  void hold_forward();  // only those to the target stay where they are
   void go_on();
   void delay(std::chrono::milliseconds each);  // of each piece that is read from now on
   // Once so many more bytes have been forwarded, either way:
   void cut_after(std::uint64_t bytes);
-  void damage_after(std::uint64_t bytes);  // a bit of the next one
+  void damage_after(std::uint64_t bytes, int bit = 4);  // of the next one
 
-  std::uint64_t bytes() const;  // forwarded so far
   // until so many were accepted; false if that takes a minute
   bool wait_for_connections(int count) const;
-  // of cut_after and damage_after, that have happened
-  int faults() const;
 
  private:
   struct State;
+  // Tells the thread what has changed.
+  template <class Change>
+  void wish(Change change);
+
   std::unique_ptr<State> state_;
 };
 

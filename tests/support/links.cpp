@@ -8,22 +8,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "support/messages.h"
+#include "support/ports.h"
 
 namespace shoal::table::test {
 namespace {
 
+using shoal::test::loopback;
 using std::chrono::milliseconds;
 constexpr std::chrono::seconds kPatience{60};
-
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
 
 bool ready(int descriptor, short events, milliseconds within) {
   pollfd one{descriptor, events, 0};
@@ -37,6 +32,7 @@ bool ready(int descriptor, short events, milliseconds within) {
 std::span<std::byte> Ear::place(Message& message, std::size_t bytes) {
   if (over) ++after_the_end;
   if (deaf) return {};
+  if (where) return where(message);
   const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
   Payload& payload = *payload_of(message);
   payload.bytes = *memory;
@@ -145,6 +141,18 @@ Result<std::shared_ptr<Link>> Ends::try_connect(const std::string& address, cons
   return std::move(*result);
 }
 
+Error Ends::refused(const std::string& address, const Credentials& self) {
+  const auto link = try_connect(address, self);
+  EXPECT_FALSE(link.ok()) << address;
+  return link.ok() ? Error{Code::kInternal, "it is a link"} : link.error();
+}
+
+Error Ends::refused_by(const std::function<void(PlainSocket)>& answer) {
+  PlainListener listener;
+  std::jthread answers([&] { answer(listener.accept()); });
+  return refused("127.0.0.1:" + std::to_string(listener.port));
+}
+
 void Ends::join(std::uint16_t port) {
   auto made =
       try_connect(port == 0 ? address() : "127.0.0.1:" + std::to_string(port), credentials(1));
@@ -195,6 +203,13 @@ bool PlainSocket::ended(milliseconds within) {
   return false;
 }
 
+PlainSocket stranger(std::uint16_t port, std::string_view bytes) {
+  PlainSocket socket(port);
+  socket.hear(whole(Challenge{}).size());
+  socket.say(bytes);
+  return socket;
+}
+
 PlainListener::PlainListener() : descriptor_(::socket(AF_INET, SOCK_STREAM, 0)) {
   sockaddr_in address = loopback(0);
   socklen_t size = sizeof address;
@@ -210,40 +225,6 @@ PlainSocket PlainListener::accept() {
   const bool came = ready(descriptor_, POLLIN, kPatience);
   EXPECT_TRUE(came) << "nobody connected";
   return PlainSocket(came ? ::accept(descriptor_, nullptr, nullptr) : -1);
-}
-
-// ---- Wire ----
-
-Wire::Wire(std::uint16_t beyond) : beyond_(beyond), thread_([this] { run(); }) {}
-
-Wire::~Wire() {
-  ended_ = true;
-  thread_.join();
-}
-
-void Wire::run() {
-  PlainSocket near = listener_.accept(), far(beyond_);
-  std::vector<char> piece(64 * 1024);
-  long passed = 0;
-  while (!ended_ && !cut) {
-    pollfd both[2] = {{near.descriptor(), static_cast<short>(forward_stopped ? 0 : POLLIN), 0},
-                      {far.descriptor(), static_cast<short>(backward_stopped ? 0 : POLLIN), 0}};
-    if (::poll(both, 2, 20) <= 0) continue;
-    for (const bool forward : {true, false}) {
-      if (!(both[forward ? 0 : 1].revents & POLLIN)) continue;
-      const ssize_t got =
-          ::recv((forward ? near : far).descriptor(), piece.data(), piece.size(), 0);
-      if (got <= 0) return;
-      const long bit = flip_bit;
-      if (forward && bit >= 8 * passed && bit < 8 * (passed + got))
-        piece[static_cast<std::size_t>(bit / 8 - passed)] ^= static_cast<char>(1 << bit % 8);
-      if (forward) passed += got;
-      (forward ? far : near).say({piece.data(), static_cast<std::size_t>(got)});
-    }
-    if ((both[0].revents | both[1].revents) & (POLLERR | POLLHUP | POLLNVAL) &&
-        !((both[0].revents | both[1].revents) & POLLIN))
-      return;
-  }
 }
 
 }  // namespace shoal::table::test

@@ -1,18 +1,15 @@
-// Two ends of a link in one process, a wire between them that a test can spoil, and a stranger's
-// plain socket.
+// Two ends of a link in one process, and a stranger's plain socket.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "shoal/table/link/link.h"
@@ -38,8 +35,10 @@ class Ear : public LinkOwner {
   std::function<void(std::shared_ptr<Link>)> taken;    // of opened()
   std::function<std::optional<Message>()> source;      // of next(); on the strand
   std::function<Status(Link&, const Message&)> judge;  // of received(); on the strand
-  bool deaf = false;                                   // no place for numbers
-  bool keeping = false;                                // payloads, where they lie
+  // of the numbers of messages; none: in memory of their own
+  std::function<std::span<std::byte>(const Message&)> where;
+  bool deaf = false;     // no place for numbers
+  bool keeping = false;  // payloads, where they lie
 
   // until something happened that makes it true; the lock is held
   bool wait(const std::function<bool()>& done);
@@ -66,6 +65,8 @@ class Ear : public LinkOwner {
   std::atomic<int> after_the_end{0};
 };
 
+class PlainSocket;
+
 Credentials credentials(std::uint32_t rank);
 // Short times: for tests in which a peer is not heard of.
 LinkOptions hasty();
@@ -77,6 +78,10 @@ struct Ends {
   void join(std::uint16_t port = 0);
   Result<std::shared_ptr<Link>> try_connect(const std::string& address, const Credentials& self,
                                             Purpose purpose = Purpose::kRows);
+  // Expects that no link comes of it; returns why.
+  Error refused(const std::string& address, const Credentials& self = credentials(1));
+  // The same where `answer` is who listens.
+  Error refused_by(const std::function<void(PlainSocket)>& answer);
   std::string address() const;
   // The traffic of both ends once all bytes that were sent have arrived; a minute later as it is.
   Traffic whole_traffic();
@@ -104,11 +109,13 @@ class PlainSocket {
   std::string hear_all() { return hear(1u << 30); }
   // whether the other end closes; what it says meanwhile is forgotten
   bool ended(std::chrono::milliseconds within);
-  int descriptor() const { return descriptor_; }
 
  private:
   int descriptor_;
 };
+// Connects to a listener of links, hears its Challenge and says this.
+PlainSocket stranger(std::uint16_t port, std::string_view bytes = {});
+
 class PlainListener {
  public:
   PlainListener();
@@ -118,25 +125,6 @@ class PlainListener {
 
  private:
   int descriptor_;
-};
-
-// Passes bytes between who connects to `port` and a port beyond, until told otherwise.
-class Wire {
- public:
-  explicit Wire(std::uint16_t beyond);
-  ~Wire();
-  std::uint16_t port() const { return listener_.port; }
-  // Flips this bit of what comes from who connects, counted from its first byte; -1: none.
-  std::atomic<long> flip_bit{-1};
-  std::atomic<bool> forward_stopped{false}, backward_stopped{false};  // bytes are no longer read
-  std::atomic<bool> cut{false};
-
- private:
-  void run();
-  PlainListener listener_;
-  const std::uint16_t beyond_;
-  std::atomic<bool> ended_{false};
-  std::thread thread_;
 };
 
 }  // namespace shoal::table::test

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "shoal/table/coordinator/bodies.h"
-#include "shoal/table/wire.h"
 
 namespace shoal::table::test {
 namespace {
@@ -212,6 +211,12 @@ Message draw(Draw d, std::size_t index, std::index_sequence<I...>) {
 }
 
 }  // namespace
+
+std::string whole(const Frame& frame) {
+  const std::span<const std::byte> payload = frame.payload.bytes;
+  return frame.head + std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
+}
+std::string whole(const Message& message) { return whole(encode(message, 0)); }
 
 Payload owned(std::vector<float> numbers) {
   const auto owner = std::make_shared<const std::vector<float>>(std::move(numbers));

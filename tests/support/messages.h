@@ -8,6 +8,7 @@
 
 #include "shoal/base/random.h"
 #include "shoal/table/messages.h"
+#include "shoal/table/wire.h"
 
 namespace shoal::table::test {
 
@@ -20,6 +21,10 @@ inline constexpr std::string_view kGoldenToken = "token of the job";
 // A message of the type at `index` in table::Message, of any content that can be sent; `floats` at
 // most.
 Message random_message(Random& random, std::size_t index, std::size_t floats);
+
+// The bytes of a frame, and of a message's with the request number 0.
+std::string whole(const Frame& frame);
+std::string whole(const Message& message);
 
 // A payload that owns its numbers.
 Payload owned(std::vector<float> numbers);

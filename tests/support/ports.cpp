@@ -1,6 +1,5 @@
 #include "support/ports.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,14 +9,21 @@
 
 namespace shoal::test {
 
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 ReservedPorts::ReservedPorts(std::size_t count) {
   constexpr int kFirst = 10'000, kPorts = 20'000, kTries = 1000;
   std::random_device draw;
   for (int i = 0; i < kTries && ports_.size() < count; ++i) {
     const auto port = static_cast<std::uint16_t>(kFirst + draw() % kPorts);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
+    sockaddr_in address = loopback(port);
+    address.sin_addr.s_addr = INADDR_ANY;
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     PCHECK(fd >= 0);
     // without SO_REUSEADDR at first, so that a port that another socket has is refused

@@ -4,18 +4,9 @@
 #include <utility>
 
 #include "shoal/base/log.h"
-#include "shoal/table/wire.h"
+#include "support/messages.h"
 
 namespace shoal::table {
-namespace {
-
-// A frame's bytes, one after the other.
-std::string bytes_of(const Frame& frame) {
-  const std::span<const std::byte> payload = frame.payload.bytes;
-  return frame.head + std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
-}
-
-}  // namespace
 
 UnreliableLink::UnreliableLink(VirtualTime& time, const UnreliableLinkOptions& options,
                                Random random, UnreliableEnd first, UnreliableEnd second)
@@ -45,8 +36,7 @@ SimulatedEnd UnreliableLink::end(std::size_t side) {
 void UnreliableLink::send(std::size_t from, Message message) {
   if (!up_) return;
   wait(from, message);
-  const Frame frame = encode(message, 1);
-  connections_.back()->send(from, or_throw(decode(bytes_of(frame), Stage::kPeer)));
+  connections_.back()->send(from, or_throw(decode(test::whole(message), Stage::kPeer)));
 }
 
 // Messages that are late after they came out of the connection fill the window too.
@@ -75,8 +65,7 @@ void UnreliableLink::emerge(std::size_t from, const Message& message) {
     if (happens(faults.delay)) when += up_to(faults.late);
     when = direction.last = std::max(when, direction.last);
   }
-  const Frame frame = encode(message, ++direction.requests);
-  std::string bytes = bytes_of(frame);
+  const std::string bytes = test::whole(encode(message, ++direction.requests));
   const bool is_lost = happens(faults.lose);
   direction.lost += is_lost;
   const std::size_t connection = connections_.size();

@@ -2,14 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "shoal/base/bytes.h"
 #include "shoal/table/link/handshake.h"
 #include "shoal/table/link/link.h"
 #include "shoal/table/link/process_state.h"
+#include "support/expect.h"
+#include "support/faulty_link.h"
 #include "support/links.h"
 #include "support/messages.h"
 
@@ -17,18 +19,12 @@ namespace shoal::table::link_faults_test {
 namespace {
 
 using namespace std::chrono_literals;
+using shoal::test::FaultyLink;
 using test::Ends;
 using test::hasty;
-using test::PlainListener;
 using test::PlainSocket;
-
-#define EXPECT_SAYS(part, text) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
-std::string whole(const Message& message) {
-  const Frame frame = encode(message, 0);
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
-                                  frame.payload.bytes.size());
-}
+using test::stranger;
+using test::whole;
 
 // The last message in what was heard.
 std::optional<Message> last_of(std::string_view bytes) {
@@ -56,91 +52,56 @@ Message some_row(std::size_t floats) {
 
 // ---- who may come in ----
 
-TEST(LinkRefuses, AnotherTokenAndAnotherConfiguration) {
+TEST(LinkRefuses, WithWordsAndForGood) {
   Ends ends;
-  Credentials stranger = test::credentials(1);
-  stranger.token = "another";
-  const auto other_token = ends.try_connect(ends.address(), stranger);
-  ASSERT_FALSE(other_token.ok());
-  EXPECT_SAYS("another token", other_token.error().message);
-  EXPECT_SAYS(ends.address(), other_token.error().message);
-  EXPECT_EQ(other_token.error().code, Code::kPeer);
-  EXPECT_FALSE(worth_another_try(other_token.error()));
-  Credentials other = test::credentials(1);
-  other.configuration[0] = 9;
-  const auto other_net = ends.try_connect(ends.address(), other);
-  ASSERT_FALSE(other_net.ok());
-  EXPECT_SAYS("net, solver and scheme must be the same", other_net.error().message);
-  EXPECT_FALSE(worth_another_try(other_net.error()));
-  EXPECT_TRUE(ends.try_connect(ends.address(), other, Purpose::kCoordination).ok())
+  ends.admit = [](const PeerName& peer) {
+    return peer.rank == 3 ? Status(Error{Code::kConfig, "rank 3 is here already"}) : Status();
+  };
+  Credentials token = test::credentials(1), net = token;
+  token.token = "another";
+  net.configuration[0] = 9;
+  const std::tuple<Credentials, const char*, Code> cases[] = {
+      {token, "another token", Code::kPeer},
+      {net, "net, solver and scheme must be the same", Code::kPeer},
+      {test::credentials(3), "rank 3 is here already", Code::kConfig}};
+  for (const auto& [who, words, code] : cases) {
+    const Error why = ends.refused(ends.address(), who);
+    EXPECT_HAS(why.message, words);
+    EXPECT_HAS(why.message, ends.address());
+    EXPECT_EQ(why.code, code);
+    EXPECT_FALSE(worth_another_try(why));
+  }
+  EXPECT_TRUE(ends.try_connect(ends.address(), net, Purpose::kCoordination).ok())
       << "its Join says what differs";
 }
 
-TEST(LinkRefuses, WhomTheOwnerDoesNotWant) {
+// A stranger hears why it is turned away, whatever it says.
+TEST(LinkRefuses, WhatIsNoProcessOfThisVersion) {
   Ends ends;
-  ends.admit = [](const PeerName& peer) {
-    return Status(Error{Code::kConfig, str("rank ", peer.rank, " is here already")});
-  };
-  const auto link = ends.try_connect(ends.address(), test::credentials(3));
-  ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("rank 3 is here already", link.error().message);
-  EXPECT_EQ(link.error().code, Code::kConfig);
-  EXPECT_FALSE(worth_another_try(link.error()));
-}
-
-TEST(LinkRefuses, OtherVersions) {
-  Ends ends;
-  PlainSocket newer(ends.listener.port);
-  newer.hear(kHeaderSize + 20);
-  newer.say(whole(Hello{.lowest = 98, .highest = 99}));
-  EXPECT_SAYS(str("speaks versions 98 to 99 of the protocol, the other only ", +kProtocolVersion),
-              reason_in(newer.hear_all()));
-  PlainSocket newest(ends.listener.port);
-  newest.hear(kHeaderSize + 20);
-  newest.say(whole(Hello{}).replace(4, 1, "\x63"));
-  EXPECT_SAYS("version 99 of the protocol", reason_in(newest.hear_all()));
-  PlainListener listener;
-  std::thread answers([&] {
-    PlainSocket socket = listener.accept();
+  const std::pair<std::string, std::string> cases[] = {
+      {whole(Hello{.lowest = 98, .highest = 99}),
+       str("speaks versions 98 to 99 of the protocol, the other only ", +kProtocolVersion)},
+      {whole(Hello{}).replace(4, 1, "\x63"), "version 99 of the protocol"},
+      {"GET / HTTP/1.1\r\n\r\n", "HTTP"},
+      {whole(some_row(5)), "A Init came before"},
+      {whole(Challenge{}), "A Challenge came where a Hello was due"}};
+  for (const auto& [said, words] : cases)
+    EXPECT_HAS(reason_in(stranger(ends.listener.port, said).hear_all()), words);
+  ends.join();  // and none of them was in anybody's way
+  const Error why = ends.refused_by([](PlainSocket socket) {
     socket.say(whole(Challenge{98, 99, {}}));
-    EXPECT_SAYS("versions 98 to 99", reason_in(socket.hear_all()));
+    EXPECT_HAS(reason_in(socket.hear_all()), "versions 98 to 99");
   });
-  const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
-  answers.join();
-  ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("versions 98 to 99", link.error().message);
-  EXPECT_FALSE(worth_another_try(link.error()));
+  EXPECT_HAS(why.message, "versions 98 to 99");
+  EXPECT_FALSE(worth_another_try(why));
 }
 
 TEST(LinkRefuses, WhoOnlyPretendsToKnowTheToken) {
-  PlainListener listener;
-  std::thread answers([&] {
-    PlainSocket socket = listener.accept();
+  const Error why = Ends().refused_by([](PlainSocket socket) {
     socket.say(whole(Challenge{}) + whole(Welcome{}));
     socket.hear_all();
   });
-  Ends ends;
-  const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
-  answers.join();
-  ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("does not know itself", link.error().message);
-}
-
-TEST(LinkRefuses, WhatIsNoShoalProcess) {
-  Ends ends;
-  PlainSocket browser(ends.listener.port);
-  browser.hear(kHeaderSize + 20);
-  browser.say("GET / HTTP/1.1\r\n\r\n");
-  EXPECT_SAYS("HTTP", reason_in(browser.hear_all()));
-  PlainSocket early(ends.listener.port);
-  early.hear(kHeaderSize + 20);
-  early.say(whole(some_row(5)));
-  EXPECT_SAYS("A Init came before", reason_in(early.hear_all()));
-  PlainSocket wrong_turn(ends.listener.port);
-  wrong_turn.hear(kHeaderSize + 20);
-  wrong_turn.say(whole(Challenge{}));
-  EXPECT_SAYS("A Challenge came where a Hello was due", reason_in(wrong_turn.hear_all()));
-  ends.join();  // and none of them was in anybody's way
+  EXPECT_HAS(why.message, "does not know itself");
 }
 
 TEST(LinkRefuses, GarbageByTheHundred) {
@@ -184,10 +145,7 @@ TEST(LinkRefuses, ASlowDripDoesNotLastLonger) {
 TEST(LinkRefuses, TheOldestOfTooManyStrangers) {
   Ends ends;
   std::vector<PlainSocket> crowd;
-  for (int i = 0; i < 257; ++i) {
-    crowd.emplace_back(ends.listener.port);
-    crowd.back().hear(kHeaderSize + 20);
-  }
+  for (int i = 0; i < 257; ++i) crowd.push_back(stranger(ends.listener.port));
   EXPECT_EQ(crowd.front().hear_all(), "");
   ends.join();
 }
@@ -200,17 +158,16 @@ TEST(LinkDamage, AFlippedBitIsAnErrorAndNotData) {
   Random random(seed);
   for (int round = 0; round < 20; ++round) {
     Ends ends;
-    test::Wire wire(ends.listener.port);
+    FaultyLink wire(ends.listener.port);
     ends.join(wire.port());
-    const std::string row = whole(some_row(1000));
-    const long hello = static_cast<long>(whole(Hello{}).size()),
-               at = hello + static_cast<long>(row.size() + random.below(row.size()));
-    wire.flip_bit = 8 * at + static_cast<long>(random.below(8));
+    const std::size_t row = whole(some_row(1000)).size();
+    const std::uint64_t at = row + random.below(row), bit = random.below(8);
+    wire.damage_after(at, static_cast<int>(bit));
     for (int i = 0; i < 3; ++i) ends.near_link->send(some_row(1000));
     if (!ends.far.wait([&] { return ends.far.end.has_value() || !ends.far.heard.empty(); })) FAIL();
     // A length that has grown is waited for, up to 4 MiB; the next frames fill it up.
     for (int i = 0; i < 2; ++i) ends.near_link->send(some_row(1u << 20));
-    ASSERT_EQ(ends.far.why().code, Code::kPeer) << wire.flip_bit;
+    ASSERT_EQ(ends.far.why().code, Code::kPeer) << at << ", bit " << bit;
     EXPECT_EQ(ends.far.count(), 1u);
     EXPECT_GT(ends.far.why().message.size(), 20u);
     EXPECT_EQ(ends.near.why().message, ends.far.why().message) << "the Refuse tells the other end";
@@ -219,21 +176,21 @@ TEST(LinkDamage, AFlippedBitIsAnErrorAndNotData) {
 
 TEST(LinkDamage, ABrokenConnectionIsAnErrorOnBothEnds) {
   Ends ends;
-  test::Wire wire(ends.listener.port);
+  FaultyLink wire(ends.listener.port);
   ends.join(wire.port());
-  wire.cut = true;
+  wire.cut();
   EXPECT_EQ(ends.near.why().code, Code::kPeer);
   EXPECT_EQ(ends.far.why().code, Code::kPeer);
 }
 
 TEST(LinkStall, ASilentPeerIsNamedThenGivenUp) {
   Ends ends(hasty());
-  test::Wire wire(ends.listener.port);
+  FaultyLink wire(ends.listener.port);
   ends.join(wire.port());
-  wire.backward_stopped = true;
+  wire.hold();
   EXPECT_TRUE(ends.near.wait([&] { return ends.near.silences == 1; }));
   EXPECT_EQ(ends.near.why().code, Code::kTimeout);
-  EXPECT_SAYS("Nothing was heard for", ends.near.why().message);
+  EXPECT_HAS(ends.near.why().message, "Nothing was heard for");
   EXPECT_EQ(ends.near.silences, 1);
 }
 
@@ -258,11 +215,11 @@ TEST(LinkStall, APeerThatReadsNothingIsGivenUpAndHoldsLittleMemory) {
     ++asked;
     return some_row(64 * 1024);
   };
-  test::Wire wire(ends.listener.port);
+  FaultyLink wire(ends.listener.port);
   ends.join(wire.port());
-  wire.forward_stopped = true;
+  wire.hold_forward();
   EXPECT_EQ(ends.near.why().code, Code::kTimeout);
-  EXPECT_SAYS("Nothing of what was sent was taken", ends.near.why().message);
+  EXPECT_HAS(ends.near.why().message, "Nothing of what was sent was taken");
   const std::size_t arrived = ends.far.count();
   EXPECT_LT(asked - arrived, 200u)
       << "rows of 256 KiB: what the system and the wire hold, and one window";
@@ -275,9 +232,9 @@ TEST(LinkEnd, AByeIsNoLoss) {
     Ends ends;
     ends.join();
     test::Ear& left = near_leaves ? ends.far : ends.near;
-    for (int i = 0; i < 50; ++i)
-      (near_leaves ? ends.near_link : ends.far_link)->send(some_row(10'000));
-    (near_leaves ? ends.near_link : ends.far_link)->close(true);
+    Link& leaves = near_leaves ? *ends.near_link : *ends.far_link;
+    for (int i = 0; i < 50; ++i) leaves.send(some_row(10'000));
+    leaves.close(true);
     ASSERT_TRUE(left.wait_closed());
     EXPECT_TRUE(left.end->ok());
     EXPECT_EQ(left.count(), 50u) << "what was said before the Bye arrives";
@@ -286,19 +243,16 @@ TEST(LinkEnd, AByeIsNoLoss) {
   }
 }
 
+// Closed so, or held by nobody any more.
 TEST(LinkEnd, WithoutAByeItIsALoss) {
-  Ends ends;
-  ends.join();
-  ends.near_link->close(false);
-  EXPECT_EQ(ends.far.why().code, Code::kPeer);
-  EXPECT_SAYS("without a Bye", ends.far.why().message);
-}
-
-TEST(LinkEnd, ALinkThatNobodyHoldsCloses) {
-  Ends ends;
-  ends.join();
-  ends.near_link.reset();
-  EXPECT_EQ(ends.far.why().code, Code::kPeer);
+  for (const bool closes : {true, false}) {
+    Ends ends;
+    ends.join();
+    if (closes) ends.near_link->close(false);
+    if (!closes) ends.near_link.reset();
+    EXPECT_EQ(ends.far.why().code, Code::kPeer);
+    EXPECT_HAS(ends.far.why().message, "without a Bye");
+  }
 }
 
 // While rows are under way in both directions, and from the middle of a callback.
@@ -340,12 +294,12 @@ TEST(LinkEnd, InTheMiddleFromEitherSide) {
 TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   std::vector<float> numbers(kMaxRowFloats, 1.0f);  // without an owner
   Ends ends;
-  test::Wire wire(ends.listener.port);
+  FaultyLink wire(ends.listener.port);
   ends.near.source = [&]() -> std::optional<Message> {
     return Init{1, Part::kWeights, as_payload({numbers, nullptr})};
   };
   ends.far.judge = [&, first = true](Link&, const Message&) mutable {
-    if (std::exchange(first, false)) wire.forward_stopped = true;
+    if (std::exchange(first, false)) wire.hold_forward();
     return Status();
   };
   ends.join(wire.port());
@@ -354,7 +308,7 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   ends.near_link->close(true);
   let_run(ends.near_threads);  // the link has closed
   std::ranges::fill(numbers, 2.0f);
-  wire.forward_stopped = false;
+  wire.go_on();
   ASSERT_TRUE(ends.far.wait_closed());
   for (const Message& message : ends.far.heard)
     for (const float number : std::get<Init>(message).payload.floats()) ASSERT_EQ(number, 1.0f);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <future>
 #include <optional>
@@ -11,7 +12,9 @@
 #include "shoal/table/link/batch.h"
 #include "shoal/table/link/frame_reader.h"
 #include "shoal/table/link/handshake.h"
+#include "shoal/table/link/shared_memory.h"
 #include "shoal/table/link/throttle.h"
+#include "support/expect.h"
 #include "support/links.h"
 #include "support/messages.h"
 
@@ -20,12 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::random_message;
-
-std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
-                                  frame.payload.bytes.size());
-}
-std::string whole(const Message& message) { return whole(encode(message, 0)); }
+using test::whole;
 
 constexpr std::size_t kTypes = std::variant_size_v<Message>;
 
@@ -118,9 +116,11 @@ TEST(Strand, WhatWaitsWhenThreadsStopIsThrownAway) {
 // ---- frames in pieces ----
 
 struct Reader : FrameReader {
-  Result<std::span<const std::byte>> borrow(const Lent&) override {
-    return Error{Code::kPeer, "no memory"};
+  Reader() { set_stage(Stage::kPeer); }
+  Result<std::span<const std::byte>> borrow(const Lent& piece) override {
+    return lent->look(piece);
   }
+  std::shared_ptr<const void> keep(const Message&) override { return owner; }
   std::span<std::byte> place(Message&, std::size_t bytes) override {
     memory.push_back(std::vector<std::byte>(bytes));
     return deaf ? std::span<std::byte>() : memory.back();
@@ -128,11 +128,15 @@ struct Reader : FrameReader {
   std::shared_ptr<const void> kept() override { return nullptr; }
   Status frame(Message&& message) override {
     frames.push_back(whole(message));
+    heard.push_back(std::move(message));
     return {};
   }
   bool deaf = false;
   std::deque<std::vector<std::byte>> memory;
   std::vector<std::string> frames;
+  std::vector<Message> heard;
+  const BorrowedMemory* lent = nullptr;  // where payloads may lie
+  std::shared_ptr<const void> owner;     // of those that stay there
 };
 
 // Feeds `bytes` in pieces of up to `most` bytes.
@@ -151,13 +155,16 @@ Status feed(FrameReader& reader, std::string_view bytes, Random& random, std::si
   return {};
 }
 
+Message row_of(std::size_t floats) {
+  return RowMessage{1, 2, 3, Part::kWeights, test::owned(std::vector<float>(floats, 1.5f))};
+}
+
 TEST(FrameReader, PiecesOfAnySizeGiveTheSameMessages) {
   const std::uint64_t seed = 31;
   SCOPED_TRACE(seed);
   Random random(seed);
   for (const std::size_t most : {1u, 7u, 100u, 5000u, 100'000u, 10'000'000u}) {
     Reader reader;
-    reader.set_stage(Stage::kPeer);
     std::string stream;
     std::vector<std::string> said;
     for (int i = 0; i < (most < 50 ? 40 : 300); ++i) {
@@ -175,11 +182,8 @@ TEST(FrameReader, NumbersThatNobodyWantsAreReadAndForgotten) {
   Random random(5);
   Reader reader;
   reader.deaf = true;
-  reader.set_stage(Stage::kPeer);
   std::string stream;
-  for (const std::size_t floats : {1u, 3000u, 100'000u})
-    stream +=
-        whole(RowMessage{1, 2, 3, Part::kWeights, test::owned(std::vector<float>(floats, 1.5f))});
+  for (const std::size_t floats : {1u, 3000u, 100'000u}) stream += whole(row_of(floats));
   stream += whole(Get{9, 8, Part::kWeights});
   ASSERT_TRUE(feed(reader, stream, random, 5000).ok());
   ASSERT_EQ(reader.frames.size(), 4u);
@@ -187,19 +191,63 @@ TEST(FrameReader, NumbersThatNobodyWantsAreReadAndForgotten) {
   EXPECT_EQ(reader.frames[3], whole(Get{9, 8, Part::kWeights}));
 }
 
-TEST(FrameReader, ADamagedFrameIsNoMessage) {
-  Random random(6);
-  const std::string good = whole(RowMessage{1, 2, 3, Part::kWeights, test::owned({1, 2, 3, 4, 5})});
-  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
-    Reader reader;
-    reader.set_stage(Stage::kPeer);
-    std::string bad = good;
-    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
-    const Status status = feed(reader, bad + std::string(100, '\0'), random, 50);
-    // a greater length is waited for
-    EXPECT_TRUE(!status.ok() || (bit >= 128 && bit < 160)) << "bit " << bit;
-    EXPECT_TRUE(reader.frames.empty()) << "bit " << bit;
+// Memory of 1 MiB that begins with a hundred numbers, and frames whose payload lies in it.
+struct LentFrame : testing::Test {
+  LentFrame() {
+    const std::vector<float> sent(100, 2.5f);
+    std::memcpy(piece.get(), sent.data(), 400);
+    reader.lent = &borrowed;
   }
+  Status feed(const std::string& bytes) {
+    return link_parts_test::feed(reader, bytes, random, bytes.size());
+  }
+  std::shared_ptr<SharedMemory> memory = SharedMemory::create(1 << 20).value();
+  std::shared_ptr<std::byte[]> piece = memory->allocate(400);
+  BorrowedMemory borrowed = BorrowedMemory::create(memory->file(), 1 << 20).value();
+  const std::string frame = encode(row_of(100), 1, Lent{0, 400}).head;
+  Random random{7};
+  Reader reader;
+};
+
+TEST_F(LentFrame, ItsNumbersMayStayInMemory) {
+  reader.owner = memory;
+  ASSERT_TRUE(feed(encode(row_of(100), 1, Lent{4096, 400}).head).ok());
+  ASSERT_EQ(reader.heard.size(), 1u);
+  const Payload& payload = std::get<RowMessage>(reader.heard[0]).payload;
+  EXPECT_EQ(payload.bytes.data(), borrowed.look({4096, 400}).value().data());
+  EXPECT_EQ(payload.bytes.size(), 400u);
+  EXPECT_EQ(payload.owner, reader.owner);
+}
+
+TEST_F(LentFrame, ItsNumbersComeFromMemory) {
+  ASSERT_TRUE(feed(frame.substr(0, 40)).ok());
+  EXPECT_TRUE(reader.heard.empty());
+  ASSERT_TRUE(feed(frame.substr(40)).ok());
+  reader.deaf = true;
+  ASSERT_TRUE(feed(frame).ok());
+  ASSERT_EQ(reader.heard.size(), 2u);
+  const auto& row = std::get<RowMessage>(reader.heard[0]);
+  EXPECT_EQ(row.row, 1u);
+  EXPECT_EQ(row.payload.bytes.size(), 400u);
+  EXPECT_EQ(std::memcmp(reader.memory[0].data(), piece.get(), 400), 0);
+  EXPECT_TRUE(std::get<RowMessage>(reader.heard[1]).payload.bytes.empty()) << "nobody wanted them";
+  EXPECT_HAS(feed(encode(row_of(100), 1, Lent{1 << 20, 400}).head).error().message, "say");
+}
+
+// With its numbers behind it, or in memory.
+TEST_F(LentFrame, ADamagedOneIsNoMessage) {
+  for (const std::string& good : {whole(row_of(5)), frame})
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      Reader damaged;
+      damaged.lent = &borrowed;
+      std::string bad = good;
+      bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+      const Status status =
+          link_parts_test::feed(damaged, bad + std::string(100, '\0'), random, 50);
+      // a greater length is waited for
+      EXPECT_TRUE(!status.ok() || (bit >= 128 && bit < 160)) << "bit " << bit;
+      EXPECT_TRUE(damaged.frames.empty()) << "bit " << bit;
+    }
 }
 
 TEST(Batch, PiecesSentInAnySizesAreTheFrames) {

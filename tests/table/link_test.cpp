@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
 #include "shoal/base/log.h"
 #include "shoal/base/mutex.h"
 #include "shoal/table/link/throttle.h"
+#include "support/expect.h"
 #include "support/links.h"
 #include "support/messages.h"
 
@@ -21,17 +21,14 @@ using test::Ends;
 using test::PlainListener;
 using test::PlainSocket;
 using test::random_message;
-
-#define EXPECT_SAYS(part, text) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
-std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
-                                  frame.payload.bytes.size());
-}
-std::string whole(const Message& message) { return whole(encode(message, 0)); }
+using test::whole;
 
 // after the handshake's types, and those that links keep to themselves
 constexpr std::size_t kTypes = std::variant_size_v<Message>, kFirstBusiness = 8;
+
+Message some_numbers(std::size_t count) {
+  return Init{1, Part::kWeights, test::owned(std::vector<float>(count, 1.0f))};
+}
 
 // ---- two ends ----
 
@@ -88,30 +85,28 @@ constexpr std::size_t kRows = 128;  // a sanitizer makes them slow
 constexpr std::size_t kRows = 1024;
 #endif
 constexpr std::size_t kFloats = 64 * 1024, kSlots = 16;
-struct Rows : test::Ear {
-  std::span<std::byte> place(Message& message, std::size_t bytes) override {
-    EXPECT_EQ(bytes, kFloats * sizeof(float));
-    return std::as_writable_bytes(std::span(slots[std::get<RowMessage>(message).row % kSlots]));
-  }
-  Status received(Link&, Message&& message) override {
-    const auto& row = std::get<RowMessage>(message);
-    EXPECT_EQ(row.payload.floats().data(), slots[row.row % kSlots].data());
-    const std::span<const float> numbers = row.payload.floats();
-    good += numbers.size() == kFloats && numbers[0] == static_cast<float>(row.row) &&
-            numbers[kFloats / 2] == static_cast<float>(row.row % kSlots) &&
-            row.row == static_cast<RowId>(count);
-    std::lock_guard lock(mutex);
-    ++count;
-    changed.notify_all();
-    return {};
-  }
-  std::optional<Message> next(Link&) override {
-    if (sent == kRows) return std::nullopt;
-    const auto numbers =
-        std::make_shared<std::vector<float>>(kFloats, static_cast<float>(sent % kSlots));
-    (*numbers)[0] = static_cast<float>(sent);
-    return RowMessage{static_cast<RowId>(sent++), 1, 1, Part::kWeights,
-                      as_payload({*numbers, numbers})};
+// Says rows that tell their number, and finds each in the place that it gave them.
+struct Rows {
+  explicit Rows(test::Ear& ear) {
+    ear.where = [this](const Message& message) {
+      return std::as_writable_bytes(std::span(slots[std::get<RowMessage>(message).row % kSlots]));
+    };
+    ear.judge = [this](Link&, const Message& message) {
+      const auto& row = std::get<RowMessage>(message);
+      const std::span<const float> numbers = row.payload.floats();
+      EXPECT_EQ(numbers.data(), slots[row.row % kSlots].data());
+      good += numbers.size() == kFloats && numbers[0] == static_cast<float>(row.row) &&
+              numbers[kFloats / 2] == static_cast<float>(row.row % kSlots) &&
+              row.row == static_cast<RowId>(count++);
+      return Status();
+    };
+    ear.source = [this]() -> std::optional<Message> {
+      if (sent == kRows) return std::nullopt;
+      std::vector<float> numbers(kFloats, static_cast<float>(sent % kSlots));
+      numbers[0] = static_cast<float>(sent);
+      return RowMessage{static_cast<RowId>(sent++), 1, 1, Part::kWeights,
+                        test::owned(std::move(numbers))};
+    };
   }
   std::vector<std::vector<float>> slots =
       std::vector<std::vector<float>>(kSlots, std::vector<float>(kFloats));
@@ -120,26 +115,12 @@ struct Rows : test::Ear {
 
 // 256 MiB each way at the same time (32 under a sanitizer), from one memory to another.
 TEST(Link, RowsArriveIntact) {
-  Rows near, far;
-  IoThreads near_threads(1), far_threads(1);
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Link>> links;
-  const LinkOptions options;
-  far.taken = [&](std::shared_ptr<Link> link) {
-    std::lock_guard lock(mutex);
-    links.push_back(std::move(link));
-  };
-  auto listener = Listener::create(far_threads, "127.0.0.1", 0, test::credentials(0), options,
-                                   [&](const PeerName&) -> Result<LinkOwner*> { return &far; })
-                      .value();
-  connect(Strand(near_threads), str("127.0.0.1:", listener.port), Purpose::kRows,
-          test::credentials(1), options, near, [&](Result<std::shared_ptr<Link>> link) {
-            std::lock_guard lock(mutex);
-            links.push_back(std::move(link).value());
-          });
-  EXPECT_TRUE(near.wait([&] { return near.count == kRows; }));
-  EXPECT_TRUE(far.wait([&] { return far.count == kRows; }));
-  near_threads.stop(), far_threads.stop();
+  Ends ends;
+  Rows near(ends.near), far(ends.far);
+  ends.join();
+  for (test::Ear* const ear : {&ends.near, &ends.far})
+    EXPECT_TRUE(ear->wait([&] { return ear->heard.size() == kRows; }));
+  ends.near_threads.stop(), ends.far_threads.stop();
   EXPECT_EQ(near.good, kRows);
   EXPECT_EQ(far.good, kRows);
 }
@@ -147,18 +128,16 @@ TEST(Link, RowsArriveIntact) {
 TEST(Link, ThrottledOnesLoseNothing) {
   Ends ends({.window = 32 * 1024, .throttles = std::make_shared<Throttles>(20e6)});
   ends.join();
-  for (int i = 0; i < 20; ++i)
-    ends.near_link->send(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))});
+  for (int i = 0; i < 20; ++i) ends.near_link->send(some_numbers(10'000));
   ASSERT_TRUE(ends.far.wait([&] { return ends.far.heard.size() == 20; }));
-  EXPECT_EQ(whole(ends.far.heard[19]),
-            whole(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))}));
+  EXPECT_EQ(whole(ends.far.heard[19]), whole(some_numbers(10'000)));
 }
 
 TEST(Link, NumbersWithoutAPlaceAreForgotten) {
   Ends ends;
   ends.far.deaf = true;
   ends.join();
-  ends.near_link->send(Init{1, Part::kWeights, test::owned(std::vector<float>(100'000, 1.0f))});
+  ends.near_link->send(some_numbers(100'000));
   ends.near_link->send(Ready{5});
   ASSERT_TRUE(ends.far.wait([&] { return ends.far.heard.size() == 2; }));
   EXPECT_TRUE(std::get<Init>(ends.far.heard[0]).payload.floats().empty());
@@ -185,31 +164,24 @@ TEST(Link, HeartbeatsCarryTheClock) {
 
 TEST(Link, ManyAtOnce) {
   constexpr std::size_t kLinks = 64, kMessages = 50;
-  IoThreads threads(2);
-  const LinkOptions options{.connect = 60s};
-  test::Ear near, far;
-  std::mutex mutex;
+  Ends ends({.connect = 60s});
   std::vector<std::shared_ptr<Link>> links;
-  far.taken = [&](std::shared_ptr<Link> link) {
-    std::lock_guard lock(mutex);
+  const auto keep = [&](std::shared_ptr<Link> link) {
+    std::lock_guard lock(ends.mutex);
     links.push_back(std::move(link));
   };
-  auto listener = Listener::create(threads, "127.0.0.1", 0, test::credentials(0), options,
-                                   [&](const PeerName&) -> Result<LinkOwner*> { return &far; })
-                      .value();
+  ends.far.taken = keep;
   for (std::size_t i = 0; i < kLinks; ++i)
-    connect(Strand(threads), str("127.0.0.1:", listener.port), Purpose::kRows,
-            test::credentials(static_cast<std::uint32_t>(i + 1)), options, near,
+    connect(Strand(ends.near_threads), ends.address(), Purpose::kRows,
+            test::credentials(static_cast<std::uint32_t>(i + 1)), ends.options, ends.near,
             [&](Result<std::shared_ptr<Link>> link) {
-              ASSERT_TRUE(link.ok()) << link.error().message;
-              for (std::size_t m = 0; m < kMessages; ++m)
-                link.value()->send(
-                    Init{1, Part::kWeights, test::owned(std::vector<float>(2000, 3.0f))});
-              std::lock_guard lock(mutex);
-              links.push_back(link.value());
+              ASSERT_OK(link);
+              for (std::size_t m = 0; m < kMessages; ++m) link.value()->send(some_numbers(2000));
+              keep(link.value());
             });
+  test::Ear& far = ends.far;
   EXPECT_TRUE(far.wait([&] { return far.heard.size() == kLinks * kMessages; })) << far.heard.size();
-  threads.stop();
+  ends.near_threads.stop(), ends.far_threads.stop();
   EXPECT_EQ(links.size(), 2 * kLinks);
 }
 
@@ -219,45 +191,35 @@ TEST(LinkConnect, ErrorsSayWhatAndWhetherToTryAgain) {
   Ends ends({.connect = 2s});
   std::uint16_t closed = 0;
   { closed = PlainListener().port; }
-  const auto refused = ends.try_connect(str("127.0.0.1:", closed), test::credentials(1));
-  ASSERT_FALSE(refused.ok());
-  EXPECT_SAYS(
-      str("No connection to 127.0.0.1:", closed, ": Connection refused: nobody listens there"),
-      refused.error().message);
-  EXPECT_TRUE(worth_another_try(refused.error()));
-  const auto nowhere = ends.try_connect("no-such-host.invalid:29600", test::credentials(1));
-  ASSERT_FALSE(nowhere.ok());
-  EXPECT_SAYS("No connection to no-such-host.invalid:29600", nowhere.error().message);
-  EXPECT_TRUE(worth_another_try(nowhere.error()));
+  const std::string no_such = "no-such-host.invalid:29600", nobody = str("127.0.0.1:", closed);
+  for (const auto& [address, words] :
+       {std::pair{nobody,
+                  "No connection to " + nobody + ": Connection refused: nobody listens there"},
+        {no_such, "No connection to " + no_such}}) {
+    const Error why = ends.refused(address);
+    EXPECT_HAS(why.message, words);
+    EXPECT_TRUE(worth_another_try(why));
+  }
   for (const char* bad : {"host", ":5", "host:", ""}) {
-    const auto link = ends.try_connect(bad, test::credentials(1));
-    ASSERT_FALSE(link.ok());
-    EXPECT_SAYS("is not host:port", link.error().message);
-    EXPECT_FALSE(worth_another_try(link.error()));
+    const Error why = ends.refused(bad);
+    EXPECT_HAS(why.message, "is not host:port");
+    EXPECT_FALSE(worth_another_try(why));
   }
 }
 
 TEST(LinkConnect, NobodyAnswers) {
   Ends ends({.connect = 200ms});
-  PlainListener mute;  // the system accepts, nobody speaks
-  const auto link = ends.try_connect(str("127.0.0.1:", mute.port), test::credentials(1));
-  ASSERT_FALSE(link.ok());
-  EXPECT_EQ(link.error().code, Code::kTimeout);
-  EXPECT_SAYS("not done in time", link.error().message);
-  EXPECT_TRUE(worth_another_try(link.error()));
+  const PlainListener mute;  // the system accepts, nobody speaks
+  const Error why = ends.refused(str("127.0.0.1:", mute.port));
+  EXPECT_EQ(why.code, Code::kTimeout);
+  EXPECT_HAS(why.message, "not done in time");
+  EXPECT_TRUE(worth_another_try(why));
 }
 
 TEST(LinkConnect, WhoLeavesInTheMiddleMayComeBack) {
-  Ends ends;
-  PlainListener listener;
-  std::thread answers([&] {
-    PlainSocket socket = listener.accept();
-    socket.say(whole(Challenge{}).substr(0, 10));
-  });
-  const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
-  answers.join();
-  ASSERT_FALSE(link.ok());
-  EXPECT_TRUE(worth_another_try(link.error())) << link.error().message;
+  const Error why =
+      Ends().refused_by([](PlainSocket socket) { socket.say(whole(Challenge{}).substr(0, 10)); });
+  EXPECT_TRUE(worth_another_try(why)) << why.message;
 }
 
 // Keeps lines of the log, which other threads write.
@@ -301,7 +263,7 @@ TEST(LinkListener, OfManyThatAreTurnedAwayTheFirstAreNamedAndTheRestCounted) {
   const auto knock = [&](int times) {
     Credentials wrong = test::credentials(1);
     wrong.token = "wrong";
-    for (int i = 0; i < times; ++i) EXPECT_FALSE(ends.try_connect(address, wrong).ok());
+    for (int i = 0; i < times; ++i) (void)ends.refused(address, wrong);
   };
   HeardLog log;
   knock(20);
@@ -314,28 +276,23 @@ TEST(LinkListener, OfManyThatAreTurnedAwayTheFirstAreNamedAndTheRestCounted) {
 
 TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
   Ends ends;
-  const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener.port,
-                                      test::credentials(2), {}, nullptr);
+  const auto listen = [&](const char* host, std::uint16_t port) {
+    return Listener::create(ends.far_threads, host, port, test::credentials(2), {}, nullptr);
+  };
+  const auto other = listen("127.0.0.1", ends.listener.port);
   ASSERT_FALSE(other.ok());
-  EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener.port,
-                  ": Address already in use; port "),
-              other.error().message);
+  EXPECT_HAS(other.error().message, str("Cannot listen on 127.0.0.1, port ", ends.listener.port,
+                                        ": Address already in use; port "));
   EXPECT_EQ(other.error().code, Code::kUsage) << "another --port mends it";
-  EXPECT_SAYS("is free", other.error().message);
-  const auto elsewhere =
-      Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2), {}, nullptr);
-  ASSERT_FALSE(elsewhere.ok());
-  EXPECT_SAYS("192.0.2.1", elsewhere.error().message);
-  const auto nowhere = Listener::create(ends.far_threads, "no-such-host.invalid", 0,
-                                        test::credentials(2), {}, nullptr);
-  EXPECT_FALSE(nowhere.ok());
+  EXPECT_HAS(other.error().message, "is free");
+  EXPECT_FAILS_WITH("192.0.2.1", listen("192.0.2.1", 0));
+  EXPECT_FALSE(listen("no-such-host.invalid", 0).ok());
 }
 
 TEST(LinkListener, CallsNobodyOnceItIsGoneAndLinksStay) {
   Ends ends;
   ends.join();
-  PlainSocket late(ends.listener.port);
-  late.hear(kHeaderSize + 20);
+  const PlainSocket late = test::stranger(ends.listener.port);
   ends.listener = {};
   ends.admit = [](const PeerName&) {
     ADD_FAILURE();
