@@ -19,6 +19,17 @@ struct InWords {
     return str("total ", total.clock, ": ", total.squares);
   }
   std::string operator()(const table::Answer& answer) const {
+    if (answer.topic == Topic::kBegin) {
+      const table::Start start = table::decode<table::Start>(answer.body).value();
+      return str(
+          "begin ", answer.clock, start.over ? " over" : str(" with ", start.steps, " steps"),
+          !start.over && start.at > 0 ? str(" as ", start.at) : "", start.reread ? ", reread" : "");
+    }
+    if (answer.topic == Topic::kJudge) {
+      const char* const names[] = {"push", "drop", "another"};
+      const auto body = table::decode<table::VerdictBody>(answer.body).value();
+      return str("judge ", answer.clock, ": ", names[static_cast<int>(body.verdict)]);
+    }
     const bool text = answer.topic == Topic::kBarrier || answer.topic == Topic::kShare ||
                       answer.topic == Topic::kDone;
     return str("answer ", static_cast<int>(answer.topic), " at ", answer.clock,
@@ -44,11 +55,11 @@ struct InWords {
 
 }  // namespace
 
-CoordinatorRig::CoordinatorRig(const std::vector<Process>& processes)
-    : CoordinatorRig(static_cast<std::uint32_t>(processes.size())) {
+CoordinatorRig::CoordinatorRig(const std::vector<Process>& processes, const std::string& scheme)
+    : CoordinatorRig(static_cast<std::uint32_t>(processes.size()), 7, scheme) {
   for (std::uint32_t rank = 0; rank < processes.size(); ++rank)
-    (void)join(rank, processes[rank]).ok();
-  for (auto& messages : told) messages.clear();
+    EXPECT_TRUE(join(rank, processes[rank]).ok());
+  forget();
 }
 
 Status CoordinatorRig::say(std::uint32_t rank, const table::Message& message) {
@@ -56,6 +67,53 @@ Status CoordinatorRig::say(std::uint32_t rank, const table::Message& message) {
   Status status = coordinator.handle(rank, message, now, out);
   deliver(out);
   return status;
+}
+
+void CoordinatorRig::all_ask(const std::vector<std::uint32_t>& ranks, Topic topic,
+                             table::Clock clock, const std::string& body,
+                             std::source_location where) {
+  const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "all_ask");
+  for (const std::uint32_t rank : ranks) {
+    const Status status = ask(rank, topic, clock, body);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  }
+}
+
+Status CoordinatorRig::begin(std::uint32_t rank, table::Clock clock, table::Clock until) {
+  return ask(rank, Topic::kBegin, clock,
+             table::encode(table::BeginBody{.last = {}, .until = until}));
+}
+Status CoordinatorRig::judge(std::uint32_t rank, table::Clock clock, std::uint32_t steps) {
+  return ask(rank, Topic::kJudge, clock,
+             table::encode(table::TaskReport{.steps = steps, .seconds = 1}));
+}
+
+table::RosterBody CoordinatorRig::regroup(
+    const std::vector<std::pair<std::uint32_t, table::SegmentBody>>& ends,
+    table::Clock generation) {
+  for (const auto& [rank, end] : ends)
+    all_ask({rank}, Topic::kRegroup, generation, table::encode(end));
+  for (const table::Message& message : told[ends[0].first])
+    if (const auto* answer = std::get_if<table::Answer>(&message);
+        answer && answer->topic == Topic::kRegroup && answer->clock == generation)
+      return table::decode<table::RosterBody>(answer->body).value();
+  ADD_FAILURE() << "no roster";
+  return {};
+}
+
+std::vector<std::vector<std::string>> CoordinatorRig::take_all(std::uint32_t processes) {
+  std::vector<std::vector<std::string>> all;
+  for (std::uint32_t rank = 0; rank < processes; ++rank) all.push_back(take(rank));
+  return all;
+}
+
+std::vector<std::string> CoordinatorRig::hears(std::uint32_t rank, const Status& status) {
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  return take(rank);
+}
+
+void CoordinatorRig::forget() {
+  for (auto& messages : told) messages.clear();
 }
 
 Status CoordinatorRig::join(std::uint32_t rank, const Process& process) {

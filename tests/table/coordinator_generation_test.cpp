@@ -23,47 +23,33 @@ using Process = CoordinatorRig::Process;
 // The chief, rank 0, says this at the end of a generation, and the others nothing but their clocks.
 RosterBody regroup(CoordinatorRig& job, const std::vector<std::uint32_t>& workers,
                    const SegmentBody& chief, Clock generation = 1) {
+  std::vector<std::pair<std::uint32_t, SegmentBody>> ends;
   for (const std::uint32_t rank : workers)
-    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, generation,
-                        table::encode(rank == 0 ? chief : SegmentBody{.clock = chief.clock}))
-                    .ok());
-  for (const table::Message& message : job.told[0])
-    if (const auto* answer = std::get_if<table::Answer>(&message);
-        answer && answer->topic == Topic::kRegroup && answer->clock == generation)
-      return table::decode<table::RosterBody>(answer->body).value();
-  ADD_FAILURE() << "no roster";
-  return {};
+    ends.emplace_back(rank, rank == 0 ? chief : SegmentBody{.clock = chief.clock});
+  return job.regroup(ends, generation);
 }
 
-std::vector<double> weights_of(const RosterBody& roster) {
-  std::vector<double> weights;
-  for (const auto& process : roster.processes) weights.push_back(process.weight);
-  return weights;
-}
-
-std::vector<double> bandwidths_of(const RosterBody& roster) {
-  std::vector<double> bandwidths;
-  for (const auto& process : roster.processes) bandwidths.push_back(process.bandwidth);
-  return bandwidths;
-}
-
-void paused(CoordinatorRig& job, const std::vector<std::uint32_t>& ranks, Clock clock) {
-  for (const std::uint32_t rank : ranks) ASSERT_TRUE(job.ask(rank, Topic::kPaused, clock).ok());
+std::vector<double> each(const RosterBody& roster, double RosterBody::Process::*number) {
+  std::vector<double> numbers;
+  for (const auto& process : roster.processes) numbers.push_back(process.*number);
+  return numbers;
 }
 
 // A worker that stays keeps its part, and a new one has the mean.
 TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
   CoordinatorRig job = CoordinatorRig::joined(3);
   const std::uint32_t joining = job.coordinator.enroll();
-  job.told.resize(8);
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
   ASSERT_TRUE(job.join(joining, {.server = false}).ok());
-  paused(job, {0, 1, 2}, 5);
-  EXPECT_EQ(weights_of(regroup(job, {0, 1, 2}, {.clock = 5, .weights = {1, 9, 3}})),
+  job.all_ask({0, 1, 2}, Topic::kPaused, 5);
+  EXPECT_EQ(each(regroup(job, {0, 1, 2}, {.clock = 5, .weights = {1, 9, 3}}),
+                 &RosterBody::Process::weight),
             (std::vector<double>{1, 0, 3, 2}));
-  EXPECT_EQ(weights_of(regroup(job, {0, 2, 3}, {.clock = 6, .weights = {4, 5, 6}}, 2)),
+  EXPECT_EQ(each(regroup(job, {0, 2, 3}, {.clock = 6, .weights = {4, 5, 6}}, 2),
+                 &RosterBody::Process::weight),
             (std::vector<double>{4, 0, 5, 6}));
-  EXPECT_EQ(weights_of(regroup(job, {0, 2, 3}, {.clock = 6}, 3)), (std::vector<double>{0, 0, 0, 0}))
+  EXPECT_EQ(each(regroup(job, {0, 2, 3}, {.clock = 6}, 3), &RosterBody::Process::weight),
+            (std::vector<double>{0, 0, 0, 0}))
       << "nothing is said: all are equal";
 }
 
@@ -71,14 +57,14 @@ TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
 // the others, on the average.
 TEST(CoordinatorGenerations, LinksAreTheServersOwn) {
   CoordinatorRig job = CoordinatorRig::joined(2);
-  EXPECT_EQ(bandwidths_of(regroup(job, {0, 1}, {.clock = 5, .bandwidths = {1e6, 3e6}})),
+  EXPECT_EQ(each(regroup(job, {0, 1}, {.clock = 5, .bandwidths = {1e6, 3e6}}),
+                 &RosterBody::Process::bandwidth),
             (std::vector<double>{1e6, 3e6}));
   const std::uint32_t joining = job.coordinator.enroll();
-  job.told.resize(8);
   ASSERT_TRUE(job.join(joining, {.worker = false}).ok());
-  paused(job, {0, 1}, 6);
+  job.all_ask({0, 1}, Topic::kPaused, 6);
   const RosterBody roster = regroup(job, {0, 1}, {.clock = 6}, 2);
-  EXPECT_EQ(bandwidths_of(roster), (std::vector<double>{1e6, 3e6, 2e6}));
+  EXPECT_EQ(each(roster, &RosterBody::Process::bandwidth), (std::vector<double>{1e6, 3e6, 2e6}));
   EXPECT_FALSE(roster.measures);
 }
 
@@ -91,12 +77,12 @@ TEST(CoordinatorGenerations, UnknownLinksAreMeasured) {
   const std::vector<std::uint32_t> workers{0, 3};
   EXPECT_TRUE(regroup(job, workers, {.clock = 5, .measures = true}).measures);
   const std::uint32_t joining = job.coordinator.enroll();
-  job.told.resize(8);
-  for (auto& messages : job.told) messages.clear();
+  job.forget();
   ASSERT_TRUE(job.join(joining, {.server = false}).ok());
   for (const std::uint32_t server : {1u, 2u})
-    ASSERT_TRUE(job.ask(server, Topic::kLeave, 0, table::encode(table::LeaveBody{})).ok());
-  EXPECT_EQ(job.take(0), Words{}) << "one of them cannot be spared, which waits";
+    EXPECT_EQ(job.hears(0, job.ask(server, Topic::kLeave, 0, table::encode(table::LeaveBody{}))),
+              Words{})
+        << "one of them cannot be spared, which waits";
   RosterBody roster =
       regroup(job, workers, {.clock = 5, .bandwidths = {1e6, 2e6}, .measures = true}, 2);
   EXPECT_EQ(roster.processes[joining].worker, 2);
@@ -121,10 +107,9 @@ TEST(CoordinatorGenerations, NothingIsMeasuredOfOneServerNorTwice) {
 // Groups that were found are of the workers that there are; those of the solver, of the workers
 // that the job began with.
 TEST(CoordinatorGenerations, TheChiefsSchemeComesBeforeAPhases) {
-  CoordinatorRig job(3, 7, "async");
-  for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
+  CoordinatorRig job = CoordinatorRig::joined(3, "async");
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
-  paused(job, {0, 1, 2}, 5);
+  job.all_ask({0, 1, 2}, Topic::kPaused, 5);
   EXPECT_EQ(table::words_of(regroup(job, {0, 1, 2}, {.clock = 5}).scheme), "async");
   const SegmentBody found{.clock = 9,
                           .phase_end = 9,
@@ -138,10 +123,7 @@ TEST(CoordinatorGenerations, TheChiefsSchemeComesBeforeAPhases) {
 }
 
 TEST(CoordinatorGenerations, WhatCannotBeEndsTheJob) {
-  const struct {
-    SegmentBody end;
-    const char* why;
-  } cases[] = {
+  const std::pair<SegmentBody, const char*> cases[] = {
       {{.weights = {1}}, "rank 0 (host a) sends 1 numbers for the workers of 2"},
       {{.bandwidths = {1, 1, 1}}, "rank 0 (host a) sends 3 numbers for the servers of 2"},
       {{.weights = {1, -1}}, "rank 0 (host a) sends a weight or bandwidth of -1"},

@@ -29,23 +29,15 @@ Status leave(CoordinatorRig& job, std::uint32_t rank, Clock clock, bool at_end,
   return job.ask(rank, Topic::kLeave, clock, table::encode(LeaveBody{at_end, state}));
 }
 
-void forget(CoordinatorRig& job) {
-  for (auto& messages : job.told) messages.clear();
-}
-
 // These say that they are at their ends; the roster that the first of them hears.
 RosterBody regroup(CoordinatorRig& job, const std::vector<std::pair<std::uint32_t, Clock>>& ends,
                    Clock generation = 1) {
-  for (const auto& [rank, clock] : ends)
-    EXPECT_TRUE(
-        job.ask(rank, Topic::kRegroup, generation, table::encode(SegmentBody{.clock = clock}))
-            .ok());
-  for (const table::Message& message : job.told[ends[0].first])
-    if (const auto* answer = std::get_if<table::Answer>(&message);
-        answer && answer->topic == Topic::kRegroup)
-      return table::decode<table::RosterBody>(answer->body).value();
-  ADD_FAILURE() << "no roster";
-  return {};
+  std::vector<std::pair<std::uint32_t, SegmentBody>> said;
+  for (const auto& [rank, clock] : ends) {
+    said.emplace_back().first = rank;
+    said.back().second.clock = clock;
+  }
+  return job.regroup(said, generation);
 }
 
 // "0/0 -/- 1/1": workers and servers by rank.
@@ -63,11 +55,10 @@ TEST(CoordinatorLeave, AtTheClockWhereAllStop) {
   ASSERT_TRUE(leave(job, 1, 5, false).ok());
   // said at each iteration until it comes about
   ASSERT_TRUE(leave(job, 1, 6, false).ok());
-  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
+  EXPECT_EQ(job.take_all(3), std::vector(3, Words{"pause for 4"}));
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     ASSERT_TRUE(job.ask(rank, Topic::kPaused, 5 + rank).ok());
-  for (std::uint32_t rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 7"});
+  EXPECT_EQ(job.take_all(3), std::vector(3, Words{"agreed on 4 at 7"}));
   const RosterBody roster = regroup(job, {{0, 7}, {1, 7}, {2, 7}});
   EXPECT_EQ(numbers_of(roster), "0/0 -/- 1/1");
   EXPECT_EQ(roster.why, "rank 1 (host b) leaves");
@@ -76,7 +67,7 @@ TEST(CoordinatorLeave, AtTheClockWhereAllStop) {
   job.lose(1, Code::kPeer, "its connection broke");
   ASSERT_TRUE(job.say(1, table::Ping{9}).ok());
   EXPECT_EQ(job.coordinator.ended(), nullptr);
-  for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kBarrier, 9).ok());
+  job.all_ask({0, 2}, Topic::kBarrier, 9);
   EXPECT_EQ(job.take(2).back(), "answer 2 at 9");  // two are all
 }
 
@@ -87,11 +78,11 @@ TEST(CoordinatorLeave, AtTheEndOfItsOwnTask) {
   EXPECT_EQ(job.take(2), Words{"answer 17 at 5"});
   EXPECT_EQ(job.take(0), (Words{"left 2", "pause for 4"}));
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, kApart).ok());
-  ASSERT_TRUE(job.ask(1, Topic::kPaused, 60, kApart).ok());
-  EXPECT_EQ(job.take(1), (Words{"left 2", "pause for 4", "agreed on 4 at 60"}));
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kMeet, 1, "\2").ok());
-  forget(job);
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kGather, 1, "x").ok());
+  EXPECT_EQ(job.hears(1, job.ask(1, Topic::kPaused, 60, kApart)),
+            (Words{"left 2", "pause for 4", "agreed on 4 at 60"}));
+  job.all_ask({0, 1}, Topic::kMeet, 1, "\2");
+  job.forget();
+  job.all_ask({0, 1}, Topic::kGather, 1, "x");
   std::string gathered;
   for (const std::string& part : {std::string("x"), std::string("x"), std::string("its state")})
     put_le(gathered, static_cast<std::uint32_t>(part.size())), gathered += part;
@@ -104,9 +95,8 @@ TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
   CoordinatorRig job = CoordinatorRig::joined(3);
   ASSERT_TRUE(leave(job, 1, 5, true).ok());
   EXPECT_EQ(job.take(1), Words{});
-  for (const std::uint32_t rank : {0u, 2u})
-    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7, kApart).ok());
-  forget(job);
+  job.all_ask({0, 2}, Topic::kPaused, 7, kApart);
+  job.forget();
   EXPECT_EQ(numbers_of(regroup(job, {{0, 7}, {2, 7}})), "0/0 -/- 1/1");
   EXPECT_EQ(job.take(1), Words{"answer 17 at 5"});
   EXPECT_EQ(job.take(2).front(), "left 1");
@@ -158,19 +148,16 @@ TEST(CoordinatorJoins, InTheNextGenerationWhereTheSlowestIs) {
   EXPECT_EQ(rank, 2u);
   EXPECT_EQ(job.coordinator.waiting_for(), "");  // nobody waits for it
   ASSERT_TRUE(job.join(rank, {.server = false}).ok());
-  ASSERT_TRUE(job.join(rank, {.server = false}).ok());  // its connection broke
-  EXPECT_EQ(job.take(2), Words{});
+  EXPECT_EQ(job.hears(2, job.join(rank, {.server = false})), Words{}) << "its connection broke";
   EXPECT_EQ(job.take(0), Words{"pause for 4"});
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, kApart).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 6, kApart).ok());
-  for (const std::uint32_t other : {0u, 1u})
-    ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
+  job.all_ask({0, 1}, Topic::kMeet, 1, "\2");
   const RosterBody roster = regroup(job, {{0, 70}, {1, 6}});
   EXPECT_EQ(numbers_of(roster), "0/0 1/1 2/-");
   EXPECT_EQ(roster.processes[2].clock, 6);
   EXPECT_EQ(job.take(2), Words{"answer 1 at 1002"});
-  for (std::uint32_t other = 0; other < 3; ++other)
-    ASSERT_TRUE(job.ask(other, Topic::kBarrier, 9).ok());
+  job.all_ask({0, 1, 2}, Topic::kBarrier, 9);
   EXPECT_EQ(job.take(2), Words{"answer 2 at 9"});  // it counts
   job.lose(2, Code::kPeer, "gone");
   EXPECT_NE(job.coordinator.ended(), nullptr);
@@ -189,13 +176,12 @@ TEST(CoordinatorJoins, RanksInTheOrderOfAsking) {
 TEST(CoordinatorJoins, WhoHasNotJoinedYetIsNoLoss) {
   CoordinatorRig job = CoordinatorRig::joined(2);
   const std::uint32_t first = job.coordinator.enroll(), second = job.coordinator.enroll();
-  job.told.resize(8);
   job.lose(first, Code::kPeer, "gone");
   ASSERT_TRUE(job.join(second, {}).ok());
   job.lose(second, Code::kPeer, "gone too");
   EXPECT_EQ(job.coordinator.ended(), nullptr);
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 6).ok());
-  forget(job);
+  job.all_ask({0, 1}, Topic::kPaused, 6);
+  job.forget();
   EXPECT_EQ(numbers_of(regroup(job, {{0, 6}, {1, 6}})), "0/0 1/1 -/- -/-");
   const auto abort = table::Directive{
       .kind = table::DirectiveKind::kAbort, .clock = 4, .code = Code::kData, .text = "no data"};
@@ -233,7 +219,6 @@ TEST(CoordinatorJoins, AJobThatEndsFirstSaysSo) {
 TEST(CoordinatorJoins, AndLeavesAtOnce) {
   CoordinatorRig job = CoordinatorRig::joined(3);
   const std::uint32_t rank = job.coordinator.enroll();
-  job.told.resize(8);
   ASSERT_TRUE(leave(job, 1, 5, false).ok());
   ASSERT_TRUE(job.join(rank, {.server = false}).ok());
   for (std::uint32_t other = 0; other < 3; ++other)
@@ -286,14 +271,11 @@ TEST(SchemesForOtherWorkers, SayWhatTheyAre) {
 // that fits its speed.
 TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
   for (const double seconds : {1.0, 9.0}) {
-    CoordinatorRig job(2, 7, "async");
-    for (std::uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
+    CoordinatorRig job = CoordinatorRig::joined(2, "async");
     const std::uint32_t rank = job.coordinator.enroll();
     ASSERT_TRUE(job.join(rank, {.server = false}).ok());
-    for (const std::uint32_t other : {0u, 1u})
-      ASSERT_TRUE(job.ask(other, Topic::kPaused, 6, kApart).ok());
-    for (const std::uint32_t other : {0u, 1u})
-      ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
+    job.all_ask({0, 1}, Topic::kPaused, 6, kApart);
+    job.all_ask({0, 1}, Topic::kMeet, 1, "\2");
     (void)regroup(job, {{0, 6}, {1, 6}});
     const double times[] = {1, 10, seconds};
     for (std::uint32_t each = 0; each < 3; ++each)
@@ -311,14 +293,12 @@ TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
 
 // A pacer goes on: what it knows of those that stay it still knows.
 TEST(SchemesForOtherWorkers, APacerOutlivesTheGeneration) {
-  CoordinatorRig job(3, 7, "drift_barrier 3");
-  for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
+  CoordinatorRig job = CoordinatorRig::joined(3, "drift_barrier 3");
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 0, "drift_barrier 3").ok());
   for (Clock clock = 0; clock < 3; ++clock) ASSERT_TRUE(job.ask(0, Topic::kBegin, clock).ok());
   ASSERT_TRUE(job.ask(2, Topic::kBegin, 0).ok());
   ASSERT_TRUE(leave(job, 1, 5, true).ok());
-  for (const std::uint32_t rank : {0u, 2u})
-    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7, kApart).ok());
+  job.all_ask({0, 2}, Topic::kPaused, 7, kApart);
   (void)regroup(job, {{0, 3}, {2, 1}});
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 1, "drift_barrier 3").ok());
   (void)job.take(0);
@@ -328,8 +308,7 @@ TEST(SchemesForOtherWorkers, APacerOutlivesTheGeneration) {
   EXPECT_EQ(job.take(0).size(), 1u);
   const SegmentBody phase{
       .clock = 3, .phase_end = 3, .next_scheme = table::scheme_of("drift_barrier 4")};
-  for (const std::uint32_t rank : {0u, 2u})
-    ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 2, table::encode(phase)).ok());
+  job.all_ask({0, 2}, Topic::kRegroup, 2, table::encode(phase));
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 2, "drift_barrier 4").ok());
   for (const Clock clock : {4, 5, 6, 7}) {
     (void)job.take(0);

@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 // All say that they are at their ends, and hear the roster.
 RosterBody regrouped(CoordinatorRig& job, const std::vector<SegmentBody>& ends,
                      Clock generation = 1) {
-  for (auto& messages : job.told) messages.clear();
+  job.forget();
   for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
     for (const auto& messages : job.told) EXPECT_TRUE(messages.empty()) << "before rank " << rank;
     EXPECT_TRUE(job.ask(rank, Topic::kRegroup, generation, table::encode(ends[rank])).ok());
@@ -35,7 +35,7 @@ void want(CoordinatorRig& job, Clock nth = 1) {
 }
 
 TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
-  CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
+  CoordinatorRig job = CoordinatorRig::joined(2);
   want(job);
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
   ASSERT_TRUE(job.ask(1, Topic::kPause, 1, body_of(Want::kRegroup)).ok());  // it is on its way
@@ -55,15 +55,15 @@ TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
 // A worker that has ended would be in the next generation, and push nothing in it: the others come
 // to the end, too, and there is no next generation.
 TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
-  CoordinatorRig job(std::vector<CoordinatorRig::Process>(3));
+  CoordinatorRig job = CoordinatorRig::joined(3);
   ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());
   want(job);
   EXPECT_EQ(job.take(2), Words{});
-  for (const std::uint32_t rank : {0u, 1u})
-    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 58 + rank).ok());
+  job.all_ask({0}, Topic::kPaused, 58);
+  job.all_ask({1}, Topic::kPaused, 59);
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 60");
   // Or while they agree on where to stop.
-  CoordinatorRig later(std::vector<CoordinatorRig::Process>(3));
+  CoordinatorRig later = CoordinatorRig::joined(3);
   want(later);
   ASSERT_TRUE(later.ask(0, Topic::kPaused, 58).ok());
   ASSERT_TRUE(later.ask(2, Topic::kPaused, 57).ok());
@@ -73,14 +73,13 @@ TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
 
 // Workers that no bound keeps together stop each at its own clock, and go on from there.
 TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
-  CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(job.ask(1, Topic::kPause, 5, body_of(Want::kRegroup)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, std::string(8, '\0')).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, std::string(8, '\0')).ok());
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 70");
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 5");
-  for (const std::uint32_t rank : {0u, 1u})
-    ASSERT_TRUE(job.ask(rank, Topic::kMeet, 1, std::string(1, '\0')).ok());
+  job.all_ask({0, 1}, Topic::kMeet, 1, std::string(1, '\0'));
   EXPECT_EQ(body_of(job.told[1].back()), body_of(Want::kRegroup));
   const RosterBody roster = regrouped(job, {{.clock = 70}, {.clock = 5}});
   EXPECT_EQ(roster.processes[0].clock, 70);
@@ -89,8 +88,7 @@ TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
 }
 
 TEST(CoordinatorRegroup, ApartThoseInStepStopAfterAsManyIterations) {
-  CoordinatorRig job(3, 7, "grouped groups=0,1|2");
-  for (const std::uint32_t rank : {0u, 1u, 2u}) ASSERT_TRUE(job.join(rank, {}).ok());
+  CoordinatorRig job = CoordinatorRig::joined(3, "grouped groups=0,1|2");
   ASSERT_TRUE(job.ask(0, Topic::kPause, 4, body_of(Want::kSnapshot)).ok());
   const auto paused = [&](std::uint32_t rank, Clock clock, Clock done) {
     std::string body;
@@ -108,11 +106,9 @@ TEST(CoordinatorRegroup, ApartThoseInStepStopAfterAsManyIterations) {
 // this one is void then.
 TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
   for (const Clock slowest : {9, 10}) {
-    CoordinatorRig job(2, 7, "async");
-    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
+    CoordinatorRig job = CoordinatorRig::joined(2, "async");
     want(job);
-    for (const std::uint32_t rank : {0u, 1u})
-      ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, std::string(8, '\0')).ok());
+    job.all_ask({0, 1}, Topic::kPaused, 9, std::string(8, '\0'));
     const RosterBody roster = regrouped(
         job, {{.clock = 10, .phase_end = 10, .next_scheme = table::SchemeSpec()},
               {.clock = slowest, .phase_end = 10, .next_scheme = table::SchemeSpec{.name = "?"}}});
@@ -124,11 +120,11 @@ TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
 TEST(CoordinatorRegroup, AgainstOtherWants) {
   for (const Want other : {Want::kSnapshot, Want::kStop, Want::kRequeue})
     for (const bool first : {true, false}) {
-      CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
+      CoordinatorRig job = CoordinatorRig::joined(2);
       ASSERT_TRUE(!first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
       want(job);
       ASSERT_TRUE(first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
-      for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 6).ok());
+      job.all_ask({0, 1}, Topic::kPaused, 6);
       const Want agreed = other == Want::kSnapshot ? Want::kRegroup : other;
       EXPECT_EQ(job.take(0).back(), str("agreed on ", static_cast<int>(agreed), " at 6"));
       if (other != Want::kSnapshot) continue;
@@ -140,18 +136,17 @@ TEST(CoordinatorRegroup, AgainstOtherWants) {
 // While it is not agreed on where all pause nobody goes on from the end of a phase, where that may
 // be.
 TEST(CoordinatorRegroup, WaitsForAnAgreement) {
-  CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(job.ask(0, Topic::kPause, 5, body_of(Want::kSnapshot)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 5).ok());
-  for (const std::uint32_t rank : {0u, 1u})
-    ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 1, table::encode(SegmentBody{.clock = 5})).ok());
+  job.all_ask({0, 1}, Topic::kRegroup, 1, table::encode(SegmentBody{.clock = 5}));
   EXPECT_EQ(job.take(0), Words{"pause for 1"});
-  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5).ok());
-  EXPECT_EQ(job.take(0), (Words{"agreed on 1 at 5", "answer 16 at 1"}));
+  EXPECT_EQ(job.hears(0, job.ask(1, Topic::kPaused, 5)),
+            (Words{"agreed on 1 at 5", "answer 16 at 1"}));
 }
 
 TEST(CoordinatorRegroup, DamageEndsTheJob) {
-  CoordinatorRig job(std::vector<CoordinatorRig::Process>(1));
+  CoordinatorRig job = CoordinatorRig::joined(1);
   ASSERT_TRUE(job.ask(0, Topic::kRegroup, 1, "?").ok());
   EXPECT_NE(job.take(0).at(0).find("rank 0 (host a) sends"), std::string::npos);
 }

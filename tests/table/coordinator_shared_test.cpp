@@ -25,7 +25,6 @@ class Sharers {
  public:
   Sharers(std::uint32_t workers, const std::string& scheme)
       : job_(workers, 7, scheme), scheme_(scheme), workers_(workers) {
-    job_.told.resize(workers + 40);
     for (std::uint32_t rank = 0; rank < workers; ++rank) ok(job_.join(rank, {.server = rank == 0}));
     begin_generation();
   }
@@ -108,24 +107,24 @@ class Sharers {
   // All stop, those who wait for a start too, and ask again in the next generation.
   void next_generation() {
     ++generation_;
-    for (const std::uint32_t rank : here())
-      ok(job_.ask(rank, Topic::kPaused, workers_[rank].clock, std::string(8, '\0')));
+    std::vector<std::pair<std::uint32_t, SegmentBody>> ends;
+    for (const std::uint32_t rank : here()) {
+      ends.emplace_back().first = rank;
+      ends.back().second.clock = clock(rank);
+      ends.back().second.phase_end = kUntil;
+    }
+    for (const auto& [rank, end] : ends)
+      ok(job_.ask(rank, Topic::kPaused, end.clock, std::string(8, '\0')));
     for (const std::uint32_t rank : here())
       if (state(rank) != State::kOver) ok(job_.ask(rank, Topic::kMeet, generation_, "\2"));
-    for (const std::uint32_t rank : here())
-      ok(job_.ask(rank, Topic::kRegroup, generation_,
-                  table::encode(SegmentBody{.clock = workers_[rank].clock, .phase_end = kUntil})));
-    for (const auto& message : job_.told[0])
-      if (const auto* answer = std::get_if<Answer>(&message);
-          answer && answer->topic == Topic::kRegroup)
-        roster_ = table::decode<table::RosterBody>(answer->body).value();
+    roster_ = job_.regroup(ends, generation_);
     ASSERT_EQ(roster_.generation, generation_);
     begin_generation();
     for (const std::uint32_t rank : here()) workers_[rank].state = State::kIdle;
   }
   void begin_generation() {
     ok(job_.ask(0, Topic::kScheme, generation_, scheme_));
-    for (auto& messages : job_.told) messages.clear();
+    job_.forget();
   }
 
   CoordinatorRig job_;

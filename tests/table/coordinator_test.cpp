@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "support/coordinator_rig.h"
 #include "support/expect.h"
 
@@ -16,7 +14,6 @@ using table::Directive;
 using table::Topic;
 using table::Want;
 using Words = std::vector<std::string>;
-using Process = CoordinatorRig::Process;
 
 // ---- outputs ----
 
@@ -57,10 +54,9 @@ TEST(CoordinatorOutputs, OpenRoundsAreBounded) {
   EXPECT_EQ(job.told[0].size(), 5000u - 4096u);
   const Words warnings = job.coordinator.take_warnings();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(
-      warnings[0].find(
-          "outputs of iteration 0 are averaged without some worker that is 4096 iterations behind"),
-      std::string::npos);
+  EXPECT_HAS(
+      warnings[0],
+      "outputs of iteration 0 are averaged without some worker that is 4096 iterations behind");
   for (Clock clock = 0; clock < 5000; ++clock)
     ASSERT_TRUE(job.ask(1, Topic::kOutputs, clock, numbers({1, 0})).ok());
   ASSERT_EQ(job.told[0].size(), 5000u);
@@ -94,14 +90,11 @@ TEST(CoordinatorNorm, SumsInTheOrderOfServersAndSaysItAgain) {
         ASSERT_TRUE(rank == order[2] ||
                     job.say(rank, table::Norm{clock, static_cast<std::uint16_t>(rank), 5}).ok());
       }
-      for (std::uint32_t rank = 0; rank < 3; ++rank)
-        EXPECT_EQ(job.take(rank), Words{str("total ", clock, ": 0")});
+      EXPECT_EQ(job.take_all(3), std::vector(3, Words{str("total ", clock, ": 0")}));
     }
-    ASSERT_TRUE(job.say(1, table::Norm{39, 1, 1}).ok());
-    EXPECT_EQ(job.take(1), Words{"total 39: 0"});
+    EXPECT_EQ(job.hears(1, job.say(1, table::Norm{39, 1, 1})), Words{"total 39: 0"});
     // forgotten, and nobody needs it any more
-    ASSERT_TRUE(job.say(1, table::Norm{3, 1, 1}).ok());
-    EXPECT_EQ(job.take(1), Words{});
+    EXPECT_EQ(job.hears(1, job.say(1, table::Norm{3, 1, 1})), Words{});
   });
 }
 
@@ -117,36 +110,25 @@ TEST(CoordinatorNorm, BrokenProtocol) {
 // ---- loss ----
 
 TEST(CoordinatorLoss, AtEveryStageEndsAllOthersOnce) {
-  const std::pair<const char*, std::function<void(CoordinatorRig&)>> stages[] = {
-      {"idle", [](CoordinatorRig&) {}},
-      {"barrier", [](CoordinatorRig& job) { (void)job.ask(0, Topic::kBarrier, 1).ok(); }},
-      {"barrier of the lost",
-       [](CoordinatorRig& job) { (void)job.ask(1, Topic::kBarrier, 1).ok(); }},
-      {"agreement",
-       [](CoordinatorRig& job) { (void)job.ask(0, Topic::kPause, 1, body_of(Want::kStop)).ok(); }},
-      {"agreed",
-       [](CoordinatorRig& job) {
-         (void)job.ask(0, Topic::kPause, 1, body_of(Want::kStop)).ok();
-         for (const std::uint32_t rank : {0u, 1u, 2u}) (void)job.ask(rank, Topic::kPaused, 1).ok();
-       }},
-      {"norm",
-       [](CoordinatorRig& job) {
-         (void)job.say(0, table::Norm{0, 0, 1}).ok();
-       }},
-      {"outputs",
-       [](CoordinatorRig& job) {
-         (void)job.ask(0, Topic::kOutputs, 1, numbers({1, 1})).ok();
-       }},
-      {"the lost is done", [](CoordinatorRig& job) { (void)job.ask(1, Topic::kDone, 1).ok(); }},
-      {"all others are done", [](CoordinatorRig& job) {
-         (void)job.ask(0, Topic::kDone, 1).ok(), (void)job.ask(2, Topic::kDone, 1).ok();
-       }}};
-  for (const auto& [name, reach] : stages) {
+  using Said = std::pair<std::uint32_t, table::Message>;
+  const table::Ask done{Topic::kDone, 1, {}}, barrier{Topic::kBarrier, 1, {}},
+      paused{Topic::kPaused, 1, {}}, pause{Topic::kPause, 1, body_of(Want::kStop)};
+  const std::pair<const char*, std::vector<Said>> stages[] = {
+      {"idle", {}},
+      {"barrier", {{0, barrier}}},
+      {"barrier of the lost", {{1, barrier}}},
+      {"agreement", {{0, pause}}},
+      {"agreed", {{0, pause}, {0, paused}, {1, paused}, {2, paused}}},
+      {"norm", {{0, table::Norm{0, 0, 1}}}},
+      {"outputs", {{0, table::Ask{Topic::kOutputs, 1, numbers({1, 1})}}}},
+      {"the lost is done", {{1, done}}},
+      {"all others are done", {{0, done}, {2, done}}}};
+  for (const auto& [name, said] : stages) {
     SCOPED_TRACE(name);
     CoordinatorRig job = CoordinatorRig::joined(3);
-    reach(job);
+    for (const auto& [rank, message] : said) ASSERT_TRUE(job.say(rank, message).ok());
     job.coordinator.heard(1, 41);
-    for (std::uint32_t rank = 0; rank < 3; ++rank) (void)job.take(rank);
+    job.forget();
     job.lose(1, Code::kTimeout, "not heard of for 60 s");
     const Words expected = {"abort 8: lost rank 1 (host b, last clock 41): not heard of for 60 s"};
     EXPECT_EQ(job.take(0), expected);
@@ -157,7 +139,7 @@ TEST(CoordinatorLoss, AtEveryStageEndsAllOthersOnce) {
     job.lose(2, Code::kPeer, "leaves for the abort");
     EXPECT_TRUE(job.ask(0, Topic::kBarrier, 1).ok());
     EXPECT_TRUE(job.ask(2, Topic::kDone, 1).ok());
-    for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(job.take(rank), Words{});
+    EXPECT_EQ(job.take_all(3), std::vector(3, Words{}));
     EXPECT_FALSE(job.coordinator.finished());
     EXPECT_EQ(job.coordinator.ended()->code, Code::kTimeout);
   }
@@ -165,28 +147,29 @@ TEST(CoordinatorLoss, AtEveryStageEndsAllOthersOnce) {
 
 TEST(CoordinatorLoss, BeforeAllHaveJoined) {
   CoordinatorRig job(4);
-  ASSERT_TRUE(job.join(0, {}).ok());
-  ASSERT_TRUE(job.join(2, {}).ok());
+  for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.join(rank, {}).ok());
   job.lose(3, Code::kTimeout, "did not join within 300 s");
-  EXPECT_EQ(job.take(0), Words{"abort 8: lost rank 3: did not join within 300 s"});
-  EXPECT_EQ(job.take(2), Words{"abort 8: lost rank 3: did not join within 300 s"});
+  for (const std::uint32_t rank : {0u, 2u})
+    EXPECT_EQ(job.take(rank), Words{"abort 8: lost rank 3: did not join within 300 s"});
   ASSERT_TRUE(job.join(1, {}).ok());
   EXPECT_EQ(job.take(1),
             Words{"refuse 8: the job has ended: lost rank 3: did not join within 300 s"});
 }
 
 TEST(CoordinatorLoss, AProcessMayEndTheJobOrNameWhoIsLostToIt) {
-  CoordinatorRig ends = CoordinatorRig::joined(3);
-  ASSERT_TRUE(
-      ends.say(1, Directive{.clock = 1, .code = Code::kNonFinite, .text = "loss is nan"}).ok());
-  EXPECT_EQ(ends.take(0), Words{"abort 7: rank 1 (host b) has ended: loss is nan"});
-  EXPECT_EQ(ends.take(2), Words{"abort 7: rank 1 (host b) has ended: loss is nan"});
-  EXPECT_EQ(ends.take(1), Words{});
-  CoordinatorRig names = CoordinatorRig::joined(3);
-  ASSERT_TRUE(
-      names.say(1, Directive{.clock = 2, .code = Code::kPeer, .text = "reset by peer"}).ok());
-  EXPECT_EQ(names.take(0), Words{"abort 6: lost rank 2 (host c): reset by peer"});
-  EXPECT_EQ(names.take(1), Words{"abort 6: lost rank 2 (host c): reset by peer"});
+  const std::tuple<Directive, std::uint32_t, Words> cases[] = {
+      {{.clock = 1, .code = Code::kNonFinite, .text = "loss is nan"},
+       1,
+       {"abort 7: rank 1 (host b) has ended: loss is nan"}},
+      {{.clock = 2, .code = Code::kPeer, .text = "reset by peer"},
+       2,
+       {"abort 6: lost rank 2 (host c): reset by peer"}}};
+  for (const auto& [said, lost, words] : cases) {
+    CoordinatorRig job = CoordinatorRig::joined(3);
+    ASSERT_TRUE(job.say(1, said).ok());
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(job.take(rank), rank == lost ? Words{} : words);
+  }
 }
 
 // ---- stragglers ----
@@ -213,10 +196,10 @@ TEST(CoordinatorReport, NamesAStragglerAndWhatItSpendsItsTimeOn) {
   for (int i = 0; i < 4; ++i) round(49);
   EXPECT_EQ(job.coordinator.take_warnings(), Words{});
   round(49);
-  const Words warnings = job.coordinator.take_warnings();
-  EXPECT_EQ(warnings, Words{"straggler: rank 2 (host c) needs 5 s for an iteration, the median of "
-                            "all is 0.11 s, for 5 reports in a row; the "
-                            "largest part of its time is data (96 %)"});
+  EXPECT_EQ(job.coordinator.take_warnings(),
+            Words{"straggler: rank 2 (host c) needs 5 s for an iteration, the median of "
+                  "all is 0.11 s, for 5 reports in a row; the "
+                  "largest part of its time is data (96 %)"});
   for (int i = 0; i < 10; ++i) round(49);
   EXPECT_EQ(job.coordinator.take_warnings(), Words{});  // once for each row of reports
 }
