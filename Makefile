@@ -119,8 +119,8 @@ $(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src
 $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
 TABLE_SRC := $(call find_src,src/shoal/base src/shoal/optim src/shoal/table)
 TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
-TABLE_TESTS := wire plan link link_parts link_faults simulated_link client client_retry \
-            codec shard shard_input scheme scheme_vectors scheme_groups link_memory \
+TABLE_TESTS := wire plan link link_parts link_faults simulated_link client \
+            codec shard scheme scheme_vectors scheme_groups link_memory \
             drift_barrier esync coordinator coordinator_join coordinator_rounds \
             coordinator_pace faults service service_start service_fault \
             service_pace

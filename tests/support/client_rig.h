@@ -17,7 +17,9 @@ namespace shoal::table::test {
 // A client of rows with their numbers; what it says is written down as words: "push 3@7" (row 3,
 // clock 7), "get 3@8", "get 3@8 part 1".
 struct ClientRig {
-  explicit ClientRig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0) {
+  explicit ClientRig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0)
+      : ClientRig(std::move(rows), ClientOptions{.order = order}, start) {}
+  ClientRig(std::vector<Row> rows, const ClientOptions& options, Clock start = 0) {
     plan.rows = std::move(rows);
     plan.start = start;
     for (const Row& row : plan.rows)
@@ -26,7 +28,7 @@ struct ClientRig {
       numbers.push_back(std::vector<float>(row.length * 3, 0.f));
       gradients.push_back(std::vector<float>(row.length, 1.f));
     }
-    client.emplace(ClientOptions{.worker = 0, .order = order}, plan, [this](RowId row, Part part) {
+    client.emplace(options, plan, [this](RowId row, Part part) {
       const std::size_t length = plan.rows[row].length;
       return Destination(
           std::span<float>(numbers[row]).subspan(static_cast<std::size_t>(part) * length, length),
@@ -35,9 +37,19 @@ struct ClientRig {
   }
 
   void push(RowId row, Clock clock) {
-    client->push({.row = row, .clock = clock, .payload = as_payload({gradients[row], nullptr})},
-                 now);
+    client->push(
+        {.row = row, .clock = clock, .rate = 1, .payload = as_payload({gradients[row], nullptr})},
+        now);
   }
+  // The first server's turn comes at once.
+  void sent_push(RowId row, Clock clock) { push(row, clock), said(); }
+  void sent_get(RowId row, Clock clock) { get(row, clock), said(); }
+  // Returns what leaves for it then.
+  Push pushed(RowId row, Clock clock) {
+    push(row, clock);
+    return next();
+  }
+  Push next() { return std::get<Push>(*client->next(0)); }
   void get(RowId row, Clock clock, Part part = Part::kWeights) {
     client->get(row, clock, part, now);
   }
@@ -77,10 +89,14 @@ struct ClientRig {
   std::optional<Client> client;
 };
 
-inline std::vector<Row> rows(std::vector<std::uint32_t> priorities) {
+// Rows of four numbers with these priorities, on servers `of`, or all on the first.
+inline std::vector<Row> rows(const std::vector<std::uint32_t>& priorities,
+                             const std::vector<std::uint16_t>& of = {}) {
   std::vector<Row> made;
-  for (const std::uint32_t priority : priorities)
-    made.push_back({.length = 4, .priority = priority});
+  for (std::size_t i = 0; i < priorities.size(); ++i)
+    made.push_back({.length = 4,
+                    .priority = priorities[i],
+                    .server = i < of.size() ? of[i] : std::uint16_t{0}});
   return made;
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,16 +30,25 @@ inline Push push_of(RowId row, Clock clock, float value, std::size_t length = 1)
   return {.row = row, .clock = clock, .rate = 1, .payload = as_payload({*numbers, numbers})};
 }
 
+// A gradient that the caller keeps, of the row as it was at this clock.
+inline Push push_of(RowId row, Clock clock, std::span<const float> numbers, float rate) {
+  return {.row = row,
+          .clock = clock,
+          .base = clock,
+          .rate = rate,
+          .payload = as_payload({numbers, nullptr})};
+}
+
 class ShardRig {
  public:
   explicit ShardRig(const Plan& plan, float initial = 0, int server = 0,
-                    SchemeMaker maker = &SchemeSpec::make)
-      : plan_(plan), shard_(std::make_unique<Shard>(server, maker)) {
+                    SchemeMaker maker = &SchemeSpec::make, CodecFinder codecs = find_codec)
+      : plan_(plan), shard_(std::make_unique<Shard>(server, maker, codecs)) {
     if (const auto scheme = maker(plan.scheme); scheme.ok()) kind_ = scheme.value()->contribution();
     give(0, PlanMessage{plan});
     for (RowId row = 0; row < plan.rows.size(); ++row) {
       const std::vector<float> numbers(plan.rows[row].length, initial);
-      if (plan.rows[row].server == server)
+      if (plan.rows[row].server == server && plan.rows[row].writer < 0)
         give(0, Init{row, Part::kWeights, as_payload({numbers, nullptr})});
     }
     EXPECT_TRUE(shard_->ready());
@@ -68,6 +76,11 @@ class ShardRig {
     push.kind = kind_;
     give(worker, push);
   }
+  // All workers push this to all rows.
+  void all_push(Clock clock, float value) {
+    for (int worker = 0; worker < plan_.workers; ++worker)
+      for (RowId row = 0; row < plan_.rows.size(); ++row) push(worker, clock, value, row);
+  }
   // A gradient at a rate, for row 0, read at the version the worker last saw.
   void push_at(float rate, int worker, Clock clock, float value) {
     Push push = push_of(0, clock, value);
@@ -87,15 +100,18 @@ class ShardRig {
   }
 
   // All that was said since the last call: "row 0@1=0.5v1 to 2" (row 0 at clock 1 begins with 0.5,
-  // version 1, to worker 2), "need 0@3 to 1", "norm @2=25", "ready 1".
+  // version 1, to worker 2; "row 0@1 to 2": its acknowledgement alone), "need 0@3 to 1", "norm
+  // @2=25", "ready 1".
   std::string said() {
     std::string words;
     for (const Outgoing& one : std::exchange(out_, {})) {
       if (!words.empty()) words += ", ";
       if (const auto* row = std::get_if<RowMessage>(&one.message)) {
         base(one.to, row->row) = row->version;
-        words += str("row ", row->row, '@', row->clock, '=', row->payload.floats()[0], 'v',
-                     row->version, " to ", one.to);
+        const bool has_numbers = !row->payload.bytes.empty();
+        words += str("row ", row->row, '@', row->clock,
+                     has_numbers ? str('=', row->payload.floats()[0], 'v', row->version) : "",
+                     " to ", one.to);
       } else if (const auto* need = std::get_if<NeedPush>(&one.message)) {
         words += str("need ", need->row, '@', need->clock, " to ", one.to);
       } else if (const auto* norm = std::get_if<Norm>(&one.message)) {
@@ -107,6 +123,16 @@ class ShardRig {
       }
     }
     return words;
+  }
+
+  // Returns what it says then.
+  std::string answers(int worker, const Message& message) {
+    give(worker, message);
+    return said();
+  }
+  std::string answers_push(int worker, Clock clock, float value, RowId row = 0, float weight = 1) {
+    push(worker, clock, value, row, weight);
+    return said();
   }
 
   std::vector<float> numbers(RowId row, Part part = Part::kWeights, int worker = 0) {

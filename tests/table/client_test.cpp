@@ -1,5 +1,5 @@
-// The client alone, against a server that says what the test tells it to: what it sends, and what
-// it takes.
+// The client alone, against a server that says what the test tells it to: what it sends, what it
+// takes, and what it asks for again.
 #include "shoal/table/client.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/client_rig.h"
+#include "support/expect.h"
 
 namespace shoal::table::client_test {
 namespace {
@@ -26,8 +27,7 @@ TEST(Client, SendsTheFrontOfTheNetFirst) {
 TEST(Client, AnUrgentRowOvertakesWhatHasNotLeft) {
   ClientRig rig(rows({2, 0, 1}));
   rig.push(0, 0);
-  rig.push(2, 0);
-  EXPECT_EQ(std::get<Push>(*rig.client->next(0)).row, 2u);
+  EXPECT_EQ(rig.pushed(2, 0).row, 2u);
   rig.push(1, 0);
   EXPECT_EQ(rig.said(), "push 1@0, push 0@0");
 }
@@ -41,9 +41,7 @@ TEST(Client, ByArrivalSendsInTheOrderOfTheCalls) {
 }
 
 TEST(Client, AsksEachServerForItsOwn) {
-  std::vector<Row> two = rows({0, 1});
-  two[0].server = 1;
-  ClientRig rig(two);
+  ClientRig rig(rows({0, 1}, {1, 0}));
   rig.push(0, 0);
   rig.push(1, 0);
   EXPECT_EQ(rig.said(0), "push 1@0");
@@ -65,15 +63,13 @@ TEST(Client, ARowIsTheAcknowledgementAndCarriesTheNumbers) {
 
 TEST(Client, SaysTheVersionThatTheWorkerRead) {
   ClientRig rig(rows({0}), Order::kPriority, 40);
-  rig.push(0, 40);
-  EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 40);
+  EXPECT_EQ(rig.pushed(0, 40).base, 40);
   ASSERT_TRUE(rig.row(0, 41, 1, 47).value());
   rig.get(0, 41, Part::kHistory);
   rig.said();
   // not what the next gradient is computed from
   ASSERT_TRUE(rig.row(0, 41, 1, 50, Part::kHistory).value());
-  rig.push(0, 41);
-  EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 47);
+  EXPECT_EQ(rig.pushed(0, 41).base, 47);
 }
 
 // Others' versions between the read and the answer: 5 and one of its own; 0; none at all, not even
@@ -82,16 +78,14 @@ TEST(Client, CountsHowOldWhatItPushedWas) {
   ClientRig rig(rows({0}), Order::kPriority, 40);
   Version version = 40;
   for (const auto& [grows, clock] : {std::pair{6, 40}, {1, 41}, {0, 42}, {1000, 43}}) {
-    rig.push(0, clock);
-    rig.said();
+    rig.sent_push(0, clock);
     ASSERT_TRUE(rig.row(0, clock + 1, 1, version += grows).value());
     rig.row(0, clock + 1, 1, version + 3).value();  // a second answer counts for nothing
   }
   rig.client->push({.row = 0, .clock = 44, .weight = 0}, rig.now);
   rig.said();
   ASSERT_TRUE(rig.row(0, 45, 1, version += 2).value());
-  rig.get(0, 45);
-  rig.said();
+  rig.sent_get(0, 45);
   ASSERT_TRUE(rig.row(0, 45, 1, version + 7).value());
   const StalenessCounts& counts = rig.client->staleness();
   StalenessCounts expected;
@@ -103,8 +97,9 @@ TEST(Client, CountsHowOldWhatItPushedWas) {
 
 TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
   ClientRig rig(rows({0, 1}));
-  rig.push(0, 0);
   RowMessage first{0, 1, 1, Part::kWeights, {}};
+  EXPECT_FALSE(rig.client->take(0, first).value()) << "thrown away, it comes without numbers";
+  rig.push(0, 0);
   constexpr std::size_t kBytes = 4 * sizeof(float);
   EXPECT_TRUE(rig.client->place(first, kBytes).empty()) << "nothing was sent yet";
   rig.said();
@@ -115,8 +110,7 @@ TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
   ASSERT_TRUE(rig.row(0, 1, 1).value());
   EXPECT_TRUE(rig.client->place(first, kBytes).empty()) << "a second one";
   EXPECT_FALSE(rig.row(0, 1, 9).value());
-  rig.push(0, 1);
-  rig.said();
+  rig.sent_push(0, 1);
   EXPECT_TRUE(rig.client->place(first, kBytes).empty()) << "a late one";
   EXPECT_FALSE(rig.row(0, 1, 9).value());
   EXPECT_FALSE(rig.row(0, 3, 9).value());
@@ -126,12 +120,6 @@ TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
   EXPECT_EQ(rig.value(0), 3);
   RowMessage unknown{7, 1, 1, Part::kWeights, {}};
   EXPECT_TRUE(rig.client->place(unknown, kBytes).empty()) << "no such row";
-}
-
-// An answer that was thrown away because nobody waits comes without numbers.
-TEST(Client, AnAnswerForNobodyNeedsNoNumbers) {
-  ClientRig rig(rows({0}));
-  EXPECT_FALSE(rig.client->take(0, RowMessage{0, 3, 1, Part::kWeights, {}}).value());
 }
 
 // The acknowledgement of a row that this worker alone writes.
@@ -149,18 +137,8 @@ TEST(Client, AnAcknowledgementBringsNoNumbers) {
   EXPECT_TRUE(rig.client->arrived(0));
 }
 
-TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
-  ClientRig rig(rows({0}));
-  rig.get(0, 0);
-  rig.said();
-  RowMessage row{0, 0, 1, Part::kWeights, {}};
-  row.payload.bytes = rig.client->place(row, 4 * sizeof(float));
-  std::ranges::fill(rig.numbers[0], 6.f);
-  EXPECT_TRUE(rig.client->take(0, row).value());
-  EXPECT_EQ(rig.value(0), 6);
-}
-
-// Numbers with an owner stay where they are; others are copied, and found in their place.
+// Numbers with an owner stay where they are, as those that are in their place already; others are
+// copied, and found in their place.
 TEST(Client, KeepsNumbersWhereTheyCame) {
   ClientRig rig(rows({0}));
   RowMessage row{0, 0, 1, Part::kWeights, {}};
@@ -168,8 +146,7 @@ TEST(Client, KeepsNumbersWhereTheyCame) {
   Values values;
   rig.values = &values;
   EXPECT_FALSE(rig.client->keeps(row)) << "not asked for";
-  rig.get(0, 0);
-  rig.said();
+  rig.sent_get(0, 0);
   EXPECT_TRUE(rig.client->keeps(row));
   const auto numbers = std::make_shared<const std::vector<float>>(4, 6.f);
   row.payload = as_payload({*numbers, numbers});
@@ -178,12 +155,17 @@ TEST(Client, KeepsNumbersWhereTheyCame) {
   EXPECT_EQ(numbers.use_count(), 3);
   EXPECT_EQ(rig.value(0), 0);
   EXPECT_FALSE(rig.client->keeps(row)) << "it has come";
-  rig.get(0, 1);
-  rig.said();
+  rig.sent_get(0, 1);
   EXPECT_TRUE(rig.row(0, 1, 7).value());
   EXPECT_EQ(values.data.data(), rig.numbers[0].data());
   EXPECT_EQ(rig.value(0), 7);
   EXPECT_EQ(numbers.use_count(), 2) << "row.payload holds it";
+  rig.sent_get(0, 2);
+  RowMessage placed{0, 2, 1, Part::kWeights, {}};
+  placed.payload.bytes = rig.client->place(placed, 4 * sizeof(float));
+  std::ranges::fill(rig.numbers[0], 8.f);
+  EXPECT_TRUE(rig.client->take(0, placed).value());
+  EXPECT_EQ(rig.value(0), 8);
 }
 
 TEST(Client, PartsAreWaitedForByThemselves) {
@@ -203,9 +185,7 @@ TEST(Client, PartsAreWaitedForByThemselves) {
 }
 
 TEST(Client, NamesTheRowThatIsWaitedForLongest) {
-  std::vector<Row> two = rows({0, 0});
-  two[1].server = 1;
-  ClientRig rig(two);
+  ClientRig rig(rows({0, 0}, {0, 1}));
   EXPECT_FALSE(rig.client->overdue().has_value());
   rig.now = 5ms;
   rig.push(1, 8);
@@ -223,17 +203,10 @@ TEST(Client, NamesTheRowThatIsWaitedForLongest) {
 }
 
 TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
-  std::vector<Row> two = rows({0, 0});
-  two[1].server = 1;
-  ClientRig rig(two);
-  rig.push(0, 0);
-  rig.said();
+  ClientRig rig(rows({0, 0}, {0, 1}));
+  rig.sent_push(0, 0);
   const std::vector<float> three(3);
-  const struct {
-    int server;
-    Message message;
-    std::string words;
-  } cases[] = {
+  const std::tuple<int, Message, std::string> cases[] = {
       {0, RowMessage{2, 1, 1, Part::kWeights, {}},
        "server 0 broke the protocol: Row of row 2; there are 2"},
       {0, NeedPush{9, 1}, "NeedPush of row 9; there are 2"},
@@ -244,13 +217,73 @@ TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
        "Row of row 0 has 3 numbers; the row has 4"},
       {0, Push{}, "server 0 broke the protocol: a Push to a worker"},
   };
-  for (const auto& each : cases) {
-    const Result<bool> taken = rig.client->take(each.server, each.message);
-    ASSERT_FALSE(taken.ok()) << each.words;
+  for (const auto& [server, message, words] : cases) {
+    const Result<bool> taken = rig.client->take(server, message);
+    EXPECT_FAILS_WITH(words, taken);
     EXPECT_EQ(taken.error().code, Code::kPeer);
-    EXPECT_NE(taken.error().message.find(each.words), std::string::npos) << taken.error().message;
   }
   EXPECT_FALSE(rig.client->arrived(0));
+}
+
+// ---- a server that misses a push or has a new link ----
+
+TEST(Client, SendsAgainWhatTheServerMisses) {
+  ClientRig rig(rows({0, 1}));
+  rig.sent_push(0, 5);
+  rig.need(0, 4);  // late
+  EXPECT_EQ(rig.said(), "");
+  rig.need(0, 5);
+  rig.need(0, 5);  // repeated
+  EXPECT_EQ(rig.said(), "push 0@5");
+  ASSERT_TRUE(rig.row(0, 6, 1).value());
+  rig.need(0, 5);
+  EXPECT_EQ(rig.said(), "") << "acknowledged";
+  rig.need(1, 5);
+  EXPECT_EQ(rig.said(), "") << "never pushed";
+}
+
+// The answer to the first may come, and the worker write its next gradient, while a link is still
+// reading the second.
+TEST(Client, WhatIsSentAgainIsACopy) {
+  ClientRig rig(rows({0}));
+  const Push first = rig.pushed(0, 0);
+  EXPECT_EQ(first.payload.floats().data(), rig.gradients[0].data());
+  rig.need(0, 0);
+  const Push second = rig.next();
+  EXPECT_NE(second.payload.owner, nullptr);
+  ASSERT_TRUE(rig.row(0, 1, 1).value());
+  rig.gradients[0].assign(4, 77.f);
+  EXPECT_EQ(std::vector<float>(second.payload.floats().begin(), second.payload.floats().end()),
+            std::vector<float>(4, 1.f));
+}
+
+TEST(Client, ANewLinkIsAskedForAllThatWasSent) {
+  ClientRig rig(rows({3, 2, 1, 0}, {0, 0, 0, 1}));
+  for (const RowId row : {0u, 1u, 3u}) rig.push(row, 0);
+  rig.said(0);
+  rig.said(1);
+  ASSERT_TRUE(rig.row(1, 1, 1).value());
+  rig.push(1, 1);
+  rig.get(2, 0, Part::kHistory);
+  rig.said();
+  rig.push(2, 0);  // has never left
+  rig.client->link_up(0);
+  EXPECT_EQ(rig.said(0), "get 2@0 part 1, push 2@0, get 0@1, get 1@2");
+  EXPECT_EQ(rig.said(1), "");
+}
+
+// The missing push waits for its turn when its row comes after all: its turn is given to nobody.
+TEST(Client, AnAnswerTakesWhatItAnswersOutOfTheQueue) {
+  for (const Order order : {Order::kPriority, Order::kArrival}) {
+    ClientRig rig(rows({0, 0}), order);
+    rig.sent_push(0, 0);
+    rig.need(0, 0);
+    ASSERT_TRUE(rig.row(0, 1, 1).value());
+    rig.push(1, 0);
+    rig.push(0, 1);
+    EXPECT_EQ(rig.said(), "push 1@0, push 0@1");
+    EXPECT_EQ(rig.said(), "");
+  }
 }
 
 TEST(ClientDeathTest, AWorkerThatPushesOverItsOwnPushIsStopped) {

@@ -5,13 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-
-#include <chrono>
-#include <optional>
 #include <vector>
 
-#include "shoal/table/client.h"
-#include "shoal/table/shard.h"
+#include "support/client_rig.h"
 #include "support/expect.h"
 #include "support/schemes.h"
 #include "support/shard_rig.h"
@@ -20,9 +16,11 @@
 namespace shoal::table::codec_test {
 namespace {
 
+using test::ClientRig;
 using test::find_test_codec;
 using test::kTwice;
 using test::plan_of;
+using test::ShardRig;
 
 std::vector<float> numbers_of(const Payload& payload, std::size_t count) {
   const Result<Values> numbers = find_test_codec(payload.codec)->decode(payload, count);
@@ -56,48 +54,32 @@ TEST(Codec, DamageAndAnotherCodecAreNamed) {
 
 // ---- a shard and its two clients, of one row that is sent twice both ways ----
 
-class Pair {
- public:
-  explicit Pair(std::string scheme, CodecId codec = kTwice)
-      : plan_(plan_of(std::move(scheme), 2, {3})) {
-    plan_.rows.edit()[0].push_codec = plan_.rows.edit()[0].pull_codec = codec;
-    give(0, PlanMessage{plan_});
-    const std::vector<float> ten(3, 10.f);
-    give(0, Init{0, Part::kWeights, as_payload({ten})});
-    out.clear();
-    for (int worker = 0; worker < 2; ++worker)
-      clients_[worker].emplace(ClientOptions{.worker = worker, .codecs = find_test_codec}, plan_,
-                               [this, worker](RowId, Part) { return std::span(weights[worker]); });
-  }
-  void give(int worker, const Message& message) {
-    const Status status = shard.handle(worker, message, out);
-    EXPECT_TRUE(status.ok()) << status.error().message;
+struct Pair {
+  explicit Pair(const std::string& scheme, CodecId codec = kTwice)
+      : row{.length = 3, .push_codec = codec, .pull_codec = codec},
+        shard(plan_with(scheme), 10, 0, &SchemeSpec::make, find_test_codec),
+        clients{ClientRig({row}, {.worker = 0, .codecs = find_test_codec}),
+                ClientRig({row}, {.worker = 1, .codecs = find_test_codec})} {}
+  Plan plan_with(const std::string& scheme) const {
+    Plan plan = plan_of(scheme, 2);
+    plan.rows.edit()[0] = row;
+    return plan;
   }
   Push push(int worker, Clock clock, float value) {
-    const auto gradient = std::make_shared<const std::vector<float>>(3, value);
-    clients_[worker]->push(
-        {.row = 0, .clock = clock, .rate = 1, .payload = as_payload({*gradient, gradient})},
-        Instant{});
-    return std::get<Push>(*clients_[worker]->next(0));
-  }
-  Push again(int worker, Clock clock) {
-    EXPECT_TRUE(clients_[worker]->take(0, NeedPush{0, clock}).ok());
-    return std::get<Push>(*clients_[worker]->next(0));
+    clients[worker].gradients[0].assign(3, value);
+    return clients[worker].pushed(0, clock);
   }
   Result<bool> take(int worker, const Message& message) {
-    return clients_[worker]->take(0, message);
+    return clients[worker].client->take(0, message);
   }
-  std::span<std::byte> place(int worker, RowMessage& row, std::size_t bytes) {
-    return clients_[worker]->place(row, bytes);
+  std::vector<float> weights(int worker) const {
+    const std::vector<float>& all = clients[worker].numbers[0];
+    return {all.begin(), all.begin() + 3};
   }
 
-  Shard shard{0, &SchemeSpec::make, find_test_codec};
-  Outbox out;
-  std::vector<float> weights[2] = {std::vector<float>(3), std::vector<float>(3)};
-
- private:
-  Plan plan_;
-  std::optional<Client> clients_[2];
+  const Row row;
+  ShardRig shard;
+  ClientRig clients[2];
 };
 
 TEST(Codec, PassesThroughClientShardAndSharedAnswers) {
@@ -105,46 +87,48 @@ TEST(Codec, PassesThroughClientShardAndSharedAnswers) {
   const Push push = pair.push(0, 0, 2);
   EXPECT_EQ(push.payload.codec, kTwice);
   EXPECT_EQ(push.payload.bytes.size(), 24u);
-  EXPECT_EQ(pair.again(0, 0).payload.bytes.data(), push.payload.bytes.data())
+  pair.clients[0].need(0, 0);
+  EXPECT_EQ(pair.clients[0].next().payload.bytes.data(), push.payload.bytes.data())
       << "encoded once, and sent again as it was";
-  pair.give(0, push);
-  pair.give(1, pair.push(1, 0, 4));
-  ASSERT_EQ(pair.out.size(), 2u);
-  auto& first = std::get<RowMessage>(pair.out[0].message);
-  const auto& second = std::get<RowMessage>(pair.out[1].message);
+  pair.shard.give(0, push);
+  pair.shard.give(1, pair.push(1, 0, 4));
+  ASSERT_EQ(pair.shard.out().size(), 2u);
+  auto& first = std::get<RowMessage>(pair.shard.out()[0].message);
+  const auto& second = std::get<RowMessage>(pair.shard.out()[1].message);
   EXPECT_EQ(first.payload.codec, kTwice);
   EXPECT_EQ(first.payload.bytes.data(), second.payload.bytes.data()) << "encoded once for both";
   ASSERT_TRUE(pair.take(0, first).value());
-  EXPECT_EQ(pair.weights[0], std::vector<float>(3, 7.f)) << "10 - (2 + 4) / 2";
+  EXPECT_EQ(pair.weights(0), std::vector<float>(3, 7.f)) << "10 - (2 + 4) / 2";
   // as a link reads it: where place() says
   RowMessage placed = second;
   placed.payload = {.codec = kTwice};
-  EXPECT_TRUE(pair.place(1, placed, 25).empty()) << "more than three numbers can be";
-  const std::span<std::byte> place = pair.place(1, placed, 24);
+  Client& client = *pair.clients[1].client;
+  EXPECT_TRUE(client.place(placed, 25).empty()) << "more than three numbers can be";
+  const std::span<std::byte> place = client.place(placed, 24);
   ASSERT_EQ(place.size(), 24u);
   std::ranges::copy(second.payload.bytes, place.begin());
   ASSERT_TRUE(pair.take(1, placed).value());
-  EXPECT_EQ(pair.weights[1], pair.weights[0]);
+  EXPECT_EQ(pair.weights(1), pair.weights(0));
 }
 
 TEST(Codec, AWorkersOwnAnswerIsEncodedToo) {
   Pair pair("elastic moving_rate=0.5");
   Push push = pair.push(0, 0, 20);
   push.kind = ContributionKind::kWeights;
-  pair.give(0, push);
-  ASSERT_EQ(pair.out.size(), 1u);
-  const auto& answer = std::get<RowMessage>(pair.out[0].message);
+  pair.shard.give(0, push);
+  ASSERT_EQ(pair.shard.out().size(), 1u);
+  const auto& answer = std::get<RowMessage>(pair.shard.out()[0].message);
   EXPECT_EQ(numbers_of(answer.payload, 3), std::vector<float>(3, 15.f)) << "half way to 10";
 }
 
 TEST(Codec, WhatIsReadIsKeptAsItWasRead) {
   const auto end = [](const char* scheme, CodecId codec) {
     Pair pair(scheme, codec);
-    pair.give(0, pair.push(0, 0, 2));
-    EXPECT_TRUE(pair.take(0, pair.out.at(0).message).value());
-    pair.give(1, pair.push(1, 0, 1));
-    pair.give(0, pair.push(0, 1, 1));
-    const auto weights = pair.shard.look(0)->payload.floats();
+    pair.shard.give(0, pair.push(0, 0, 2));
+    EXPECT_TRUE(pair.take(0, pair.shard.out().at(0).message).value());
+    pair.shard.give(1, pair.push(1, 0, 1));
+    pair.shard.give(0, pair.push(0, 1, 1));
+    const auto weights = pair.shard.shard().look(0)->payload.floats();
     return std::vector<float>(weights.begin(), weights.end());
   };
   const std::vector<float> plain = end("async compensation=1", CodecId::kFloat32);
@@ -158,17 +142,15 @@ TEST(Codec, NothingDamagedBecomesNumbers) {
   std::vector<std::byte> bytes(push.payload.bytes.begin(), push.payload.bytes.end());
   bytes[13] ^= std::byte{1};
   push.payload = {kTwice, bytes, nullptr};
-  EXPECT_EQ(pair.shard.handle(0, push, pair.out).error().message,
+  EXPECT_EQ(pair.shard.refused(0, push),
             "worker 0's push of row 0 at clock 0 has two numbers 1 that differ");
   push.payload.codec = CodecId{9};
-  EXPECT_EQ(pair.shard.handle(0, push, pair.out).error().message,
+  EXPECT_EQ(pair.shard.refused(0, push),
             "worker 0's push of row 0 at clock 0 is in codec 9; the plan says codec 200");
   RowMessage row{.row = 0, .clock = 1, .version = 1, .payload = {kTwice, bytes, nullptr}};
-  const Result<bool> taken = pair.take(0, row);
-  ASSERT_FALSE(taken.ok());
-  EXPECT_HAS(taken.error().message, "Row of row 0 has two numbers 1 that differ");
-  EXPECT_EQ(pair.weights[0], std::vector<float>(3, 0.f));
-  EXPECT_TRUE(pair.out.empty());
+  EXPECT_FAILS_WITH("Row of row 0 has two numbers 1 that differ", pair.take(0, row));
+  EXPECT_EQ(pair.weights(0), std::vector<float>(3, 0.f));
+  EXPECT_TRUE(pair.shard.out().empty());
 }
 
 // ---- a codec with states, of a whole number for each number ----

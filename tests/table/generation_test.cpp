@@ -40,19 +40,22 @@ Push push_in(Generation generation, Clock clock, float value, Version base) {
   return push;
 }
 
+// Returns what the shard says when it has the plan and its row's number, 8.
+std::string begins(ShardRig& rig, const Plan& next) {
+  rig.give(0, PlanMessage{next});
+  return rig.answers(0, init_of(8, next.generation));
+}
+
 TEST(Generations, APlanTakesThePlaceOfTheLast) {
   ShardRig rig(plan_of("bsp", 2), 10);
   rig.push(0, 0, 1);
-  rig.push(1, 0, 3);
-  EXPECT_EQ("row 0@1=8v1 to 0, row 0@1=8v1 to 1", rig.said());
+  EXPECT_EQ(rig.answers_push(1, 0, 3), "row 0@1=8v1 to 0, row 0@1=8v1 to 1");
   rig.give(0, PlanMessage{next_of(rig, "async", 3, 7)});
   EXPECT_FALSE(rig.shard().ready());
-  rig.give(0, init_of(8, 1));
-  EXPECT_EQ("ready 1", rig.said());
+  EXPECT_EQ(rig.answers(0, init_of(8, 1)), "ready 1");
   EXPECT_TRUE(rig.shard().ready());
   rig.give(2, Get{.row = 0, .clock = 7, .generation = 1});
-  rig.give(1, push_in(1, 7, 3, 7));
-  EXPECT_EQ("row 0@7=8v7 to 2, row 0@8=7v8 to 1", rig.said());
+  EXPECT_EQ(rig.answers(1, push_in(1, 7, 3, 7)), "row 0@7=8v7 to 2, row 0@8=7v8 to 1");
   EXPECT_EQ(0u, rig.shard().counters().late);
 }
 
@@ -61,18 +64,14 @@ TEST(Generations, WorkersBeginEachAtItsClock) {
   ShardRig rig(plan_of("async", 2), 10);
   Plan next = next_of(rig, "async", 3, 7);
   next.clocks = {9, 7, 7};
-  rig.give(0, PlanMessage{next});
-  rig.give(0, init_of(8, 1));
-  rig.said();
+  EXPECT_EQ(begins(rig, next), "ready 1");
   rig.give(0, Get{.row = 0, .clock = 9, .generation = 1});
-  rig.give(2, Get{.row = 0, .clock = 7, .generation = 1});
-  EXPECT_EQ("row 0@9=8v7 to 0, row 0@7=8v7 to 2", rig.said());
+  EXPECT_EQ(rig.answers(2, Get{.row = 0, .clock = 7, .generation = 1}),
+            "row 0@9=8v7 to 0, row 0@7=8v7 to 2");
   rig.give(0, push_in(1, 9, 3, 7));
-  rig.give(1, push_in(1, 7, 3, 7));
-  EXPECT_EQ("row 0@10=7v8 to 0, row 0@8=6v9 to 1", rig.said());
+  EXPECT_EQ(rig.answers(1, push_in(1, 7, 3, 7)), "row 0@10=7v8 to 0, row 0@8=6v9 to 1");
   // before it began: it was merged in a generation before
-  rig.give(0, push_in(1, 8, 3, 8));
-  EXPECT_EQ("", rig.said());
+  EXPECT_EQ(rig.answers(0, push_in(1, 8, 3, 8)), "");
   EXPECT_EQ(1u, rig.shard().counters().repeated);
 }
 
@@ -83,9 +82,7 @@ TEST(Generations, AServerHasTheNumberOfThePlan) {
   next.servers = 2;
   next.rows.edit()[0].server = 1;
   rig.shard().renumber(1);
-  rig.give(0, PlanMessage{next});
-  rig.give(0, init_of(8, 1));
-  EXPECT_EQ("ready 1", rig.said());
+  EXPECT_EQ(begins(rig, next), "ready 1");
 }
 
 TEST(Generations, WhatIsLateHasNoEffect) {
@@ -93,20 +90,16 @@ TEST(Generations, WhatIsLateHasNoEffect) {
   const Plan first = rig.plan();
   rig.push(0, 0, 1);
   rig.push(1, 0, 3);
-  rig.give(0, PlanMessage{next_of(rig, "bsp", 1, 1)});
-  rig.give(0, init_of(8, 1));
-  rig.said();
+  EXPECT_EQ(begins(rig, next_of(rig, "bsp", 1, 1)), "row 0@1=8v1 to 0, row 0@1=8v1 to 1, ready 1");
   const Message late[] = {push_in(0, 0, 5, 0),       push_in(0, 1, 5, 1), Get{0, 1},
                           Get{0, 0, Part::kHistory}, Retire{1},           init_of(99, 0),
                           PlanMessage{first}};
   for (const Message& message : late)
     // of whom the second has no part in this generation
     for (const int worker : {0, 1}) rig.give(worker, message);
-  rig.give(-1, NormTotal{0, 4});
-  EXPECT_EQ("", rig.said());
+  EXPECT_EQ(rig.answers(-1, NormTotal{0, 4}), "");
   EXPECT_EQ(2 * std::size(late) + 1, rig.shard().counters().late);
-  rig.give(0, push_in(1, 1, 2, 1));
-  EXPECT_EQ("row 0@2=6v2 to 0", rig.said())
+  EXPECT_EQ(rig.answers(0, push_in(1, 1, 2, 1)), "row 0@2=6v2 to 0")
       << "worker 0 has not retired in this generation, and nothing was added";
 }
 
@@ -115,8 +108,7 @@ TEST(Generations, ANextOneBeginsWhenAllIsMerged) {
   rig.push(0, 0, 1);
   EXPECT_HAS(rig.refused(0, PlanMessage{next_of(rig, "bsp", 2, 1)}),
              "worker 0's push of row 0 at clock 0 is not merged");
-  rig.push(1, 0, 3);
-  EXPECT_EQ("row 0@1=8v1 to 0, row 0@1=8v1 to 1", rig.said())
+  EXPECT_EQ(rig.answers_push(1, 0, 3), "row 0@1=8v1 to 0, row 0@1=8v1 to 1")
       << "nothing was changed by the refusal";
   Plan second = next_of(rig, "bsp", 2, 1), third = second;
   third.generation = 2;
@@ -127,11 +119,10 @@ TEST(Generations, ANextOneBeginsWhenAllIsMerged) {
              "of generation 1, and this server is in generation 0");
   rig.give(0, PlanMessage{second});
   EXPECT_HAS(rig.refused(0, PlanMessage{third}), "before all weights of generation 1");
-  rig.give(0, PlanMessage{second});
-  EXPECT_EQ("", rig.said());
+  EXPECT_EQ(rig.answers(0, PlanMessage{second}), "");
   rig.give(0, init_of(8, 1));
-  rig.give(0, PlanMessage{second});
-  EXPECT_EQ("ready 1, ready 1", rig.said()) << "a repeat is answered again";
+  EXPECT_EQ(rig.answers(0, PlanMessage{second}), "ready 1, ready 1")
+      << "a repeat is answered again";
   Plan other = second;
   other.start = 5;
   EXPECT_HAS(rig.refused(0, PlanMessage{other}), "differs from its first");

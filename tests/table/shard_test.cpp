@@ -1,8 +1,9 @@
-// One shard, message by message: faults and membership.
+// One shard, message by message: faults, membership and bad input.
 #include "shoal/table/shard.h"
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "shoal/base/random.h"
@@ -26,18 +27,13 @@ TEST(Shard, ARepeatedPushIsMergedOnceAndAnsweredAgain) {
   ShardRig rig(plan_of("bsp", 2));
   rig.push(0, 0, 2);
   rig.push(0, 0, 2);
-  rig.push(0, 0, 99);
-  EXPECT_EQ(rig.said(), "");
-  rig.push(1, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
-  rig.push(0, 0, 2);  // its answer was lost
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0");
+  EXPECT_EQ(rig.answers_push(0, 0, 99), "");
+  EXPECT_EQ(rig.answers_push(1, 0, 4), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
+  EXPECT_EQ(rig.answers_push(0, 0, 2), "row 0@1=-3v1 to 0") << "its answer was lost";
   rig.push(0, 1, 0);
   rig.push(0, 0, 2);  // from before: it has the answer, as it pushed again
-  rig.give(0, Get{0, 0});
-  EXPECT_EQ(rig.said(), "") << "nor was a read delayed that nobody waits for";
-  rig.push(1, 1, 0);
-  EXPECT_EQ(rig.said(), "row 0@2=-3v2 to 0, row 0@2=-3v2 to 1");
+  EXPECT_EQ(rig.answers(0, Get{0, 0}), "") << "nor was a read delayed that nobody waits for";
+  EXPECT_EQ(rig.answers_push(1, 1, 0), "row 0@2=-3v2 to 0, row 0@2=-3v2 to 1");
   const ShardCounters counters = rig.shard().counters();
   EXPECT_EQ(counters.merges, 2u);
   EXPECT_EQ(counters.contributions, 4u);
@@ -46,19 +42,13 @@ TEST(Shard, ARepeatedPushIsMergedOnceAndAnsweredAgain) {
 
 TEST(Shard, AMissingPushIsAskedForAtOnce) {
   ShardRig rig(plan_of("ssp 1", 2));
-  rig.give(0, Get{0, 1});
-  EXPECT_EQ(rig.said(), "need 0@0 to 0");
-  rig.push(0, 1, 5);  // overtook that of clock 0
-  EXPECT_EQ(rig.said(), "need 0@0 to 0");
+  EXPECT_EQ(rig.answers(0, Get{0, 1}), "need 0@0 to 0");
+  EXPECT_EQ(rig.answers_push(0, 1, 5), "need 0@0 to 0") << "overtook that of clock 0";
   EXPECT_EQ(rig.shard().counters().early, 1u);
-  rig.push(0, 0, 2);
-  EXPECT_EQ(rig.said(), "row 0@1=-1v1 to 0");
-  rig.give(0, Get{0, 2});
-  EXPECT_EQ(rig.said(), "need 0@1 to 0");
-  rig.push(0, 1, 2);
-  EXPECT_EQ(rig.said(), "") << "two clocks ahead of worker 1";
-  rig.push(1, 0, 2);
-  EXPECT_EQ(rig.said(), "row 0@2=-3v3 to 0, row 0@1=-3v3 to 1");
+  EXPECT_EQ(rig.answers_push(0, 0, 2), "row 0@1=-1v1 to 0");
+  EXPECT_EQ(rig.answers(0, Get{0, 2}), "need 0@1 to 0");
+  EXPECT_EQ(rig.answers_push(0, 1, 2), "") << "two clocks ahead of worker 1";
+  EXPECT_EQ(rig.answers_push(1, 0, 2), "row 0@2=-3v3 to 0, row 0@1=-3v3 to 1");
 }
 
 // Every push and read of a BSP run by three workers, each delivered one to four times and in an
@@ -86,21 +76,14 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
     const auto fly = [&](int worker, Clock clock, RowId row) {
       const int copies = 1 + static_cast<int>(random.uniform(0, 4));
       for (int i = 0; i < copies; ++i) {
-        flight.emplace_back(worker,
-                            Push{.row = row,
-                                 .clock = clock,
-                                 .base = clock,
-                                 .rate = 0.1f,
-                                 .payload = as_payload({gradient(worker, clock, row), nullptr})});
+        flight.emplace_back(worker, push_of(row, clock, gradient(worker, clock, row), 0.1f));
         if (random.uniform(0, 1) < 0.3f) flight.emplace_back(worker, Get{row, clock + 1});
       }
     };
     for (int worker = 0; worker < kWorkers; ++worker)
       for (RowId row = 0; row < 2; ++row) fly(worker, 0, row);
     while (!flight.empty()) {
-      const std::size_t at =
-          std::min(flight.size() - 1,
-                   static_cast<std::size_t>(random.uniform(0, static_cast<float>(flight.size()))));
+      const std::size_t at = random.below(flight.size());
       const auto [worker, message] = flight[at];
       flight[at] = flight.back();
       flight.pop_back();
@@ -116,9 +99,9 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
     }
     EXPECT_EQ(rig.shard().counters().contributions,
               static_cast<std::uint64_t>(kWorkers * kClocks * 2));
-    const std::vector<std::vector<float>> last = {rig.numbers(0), rig.numbers(1),
-                                                  rig.numbers(0, Part::kHistory),
-                                                  rig.numbers(1, Part::kHistory)};
+    std::vector<std::vector<float>> last;
+    for (const Part part : {Part::kWeights, Part::kHistory})
+      for (const RowId row : {0u, 1u}) last.push_back(rig.numbers(row, part));
     if (first.empty()) first = last;
     ASSERT_EQ(first, last);
   }
@@ -128,8 +111,7 @@ TEST(Shard, LeftOutIterationsMoveNothing) {
   ShardRig rig(plan_of("bsp", 2), 1);
   const Push nothing{.row = 0, .clock = 0, .weight = 0, .rate = 1, .payload = {}};
   rig.give(0, nothing);
-  rig.push(1, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1")
+  EXPECT_EQ(rig.answers_push(1, 0, 4), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1")
       << "the mean of the one that there is";
   for (int worker = 0; worker < 2; ++worker)
     rig.give(worker, Push{.row = 0, .clock = 1, .base = 1, .weight = 0, .payload = {}});
@@ -142,8 +124,7 @@ TEST(Shard, FrozenRowsAreReadAtOnceAndNotPushed) {
   Plan plan = plan_of("bsp", 2, {1, 1});
   plan.rows.edit()[1].learns = false;
   ShardRig rig(plan, 3);
-  rig.give(1, Get{1, 5});
-  EXPECT_EQ(rig.said(), "row 1@5=3v0 to 1");
+  EXPECT_EQ(rig.answers(1, Get{1, 5}), "row 1@5=3v0 to 1");
   EXPECT_EQ(rig.refused(0, push_of(1, 0, 1)),
             "worker 0's push of row 1 at clock 0 is of a row that does not learn");
 }
@@ -152,18 +133,15 @@ TEST(Shard, FrozenRowsAreReadAtOnceAndNotPushed) {
 
 TEST(Shard, WhatALostWorkerLeftUnfinishedIsDropped) {
   ShardRig rig(plan_of("bsp", 3, {1, 1}));
-  for (int worker = 0; worker < 3; ++worker)
-    for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 0, row);
+  rig.all_push(0, 0);
   rig.said();
   rig.push(2, 1, 100, 0);  // of row 0 alone
   EXPECT_EQ(rig.shard().clock_of(2), 1);
   for (int worker = 0; worker < 2; ++worker) rig.push(worker, 1, 2, 1);
-  rig.push(0, 1, 2, 0);
-  EXPECT_EQ(rig.said(), "");
+  EXPECT_EQ(rig.answers_push(0, 1, 2, 0), "");
   rig.leave(2);
   EXPECT_EQ(rig.said(), "row 1@2=-2v2 to 0, row 1@2=-2v2 to 1");
-  rig.push(1, 1, 2, 0);
-  EXPECT_EQ(rig.said(), "row 0@2=-2v2 to 0, row 0@2=-2v2 to 1");
+  EXPECT_EQ(rig.answers_push(1, 1, 2, 0), "row 0@2=-2v2 to 0, row 0@2=-2v2 to 1");
   EXPECT_EQ(rig.shard().counters().dropped, 1u);
   EXPECT_EQ(rig.refused(2, push_of(1, 1, 100)),
             "worker 2 sends a Push, and it is counted out since it was lost");
@@ -176,24 +154,18 @@ TEST(Shard, APushThatWasWholeWhenItsWorkerWasLostCounts) {
   ShardRig rig(plan_of("bsp", 2));
   rig.push(1, 0, 4);
   rig.leave(1);
-  rig.push(0, 0, 2);
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0");
-  rig.push(0, 1, 2);
-  EXPECT_EQ(rig.said(), "row 0@2=-5v2 to 0");
+  EXPECT_EQ(rig.answers_push(0, 0, 2), "row 0@1=-3v1 to 0");
+  EXPECT_EQ(rig.answers_push(0, 1, 2), "row 0@2=-5v2 to 0");
 }
 
 TEST(Shard, ARetiredWorkersPushesOnTheWayAreWaitedFor) {
   ShardRig rig(plan_of("bsp", 2));
   rig.give(1, Retire{1});  // overtook its push of clock 0
-  rig.push(0, 0, 2);
-  EXPECT_EQ(rig.said(), "");
-  rig.push(1, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
-  rig.push(0, 1, 2);
-  EXPECT_EQ(rig.said(), "row 0@2=-5v2 to 0");
+  EXPECT_EQ(rig.answers_push(0, 0, 2), "");
+  EXPECT_EQ(rig.answers_push(1, 0, 4), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
+  EXPECT_EQ(rig.answers_push(0, 1, 2), "row 0@2=-5v2 to 0");
   rig.give(1, Retire{1});
-  rig.give(1, Get{0, 1});
-  EXPECT_EQ(rig.said(), "row 0@1=-5v2 to 1") << "it may read on";
+  EXPECT_EQ(rig.answers(1, Get{0, 1}), "row 0@1=-5v2 to 1") << "it may read on";
 }
 
 TEST(Shard, WhoPushesAgainIsBack) {
@@ -201,52 +173,42 @@ TEST(Shard, WhoPushesAgainIsBack) {
   for (const RowId row : {0u, 1u}) rig.push(1, 0, 4, row), rig.push(0, 0, 2, row);
   (void)rig.said();
   rig.give(1, Retire{1});
-  rig.push(0, 1, 2, 1);
-  EXPECT_EQ(rig.said(), "row 1@2=-5v2 to 0") << "not waited for";
-  rig.push(1, 1, 4);
-  EXPECT_EQ(rig.said(), "");
-  rig.push(0, 1, 2);
-  EXPECT_EQ(rig.said(), "row 0@2=-6v2 to 0, row 0@2=-6v2 to 1") << "waited for again";
-  rig.push(0, 2, 2, 1);
-  EXPECT_EQ(rig.said(), "") << "in all rows";
-  rig.push(1, 1, 4, 1);
-  EXPECT_EQ(rig.said(), "row 1@3=-8v3 to 0, row 1@2=-8v3 to 1");
+  EXPECT_EQ(rig.answers_push(0, 1, 2, 1), "row 1@2=-5v2 to 0") << "not waited for";
+  EXPECT_EQ(rig.answers_push(1, 1, 4), "");
+  EXPECT_EQ(rig.answers_push(0, 1, 2), "row 0@2=-6v2 to 0, row 0@2=-6v2 to 1")
+      << "waited for again";
+  EXPECT_EQ(rig.answers_push(0, 2, 2, 1), "") << "in all rows";
+  EXPECT_EQ(rig.answers_push(1, 1, 4, 1), "row 1@3=-8v3 to 0, row 1@2=-8v3 to 1");
 }
 
 TEST(Shard, ALastPushIsOneOfAllWorkers) {
   ShardRig rig(plan_of("async", 2));
   rig.give(1, Retire{1});  // overtook its push of clock 0
-  rig.push(1, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-2v1 to 1") << "half a step";
-  rig.push(0, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-4v2 to 0") << "so is the others'";
+  EXPECT_EQ(rig.answers_push(1, 0, 4), "row 0@1=-2v1 to 1") << "half a step";
+  EXPECT_EQ(rig.answers_push(0, 0, 4), "row 0@1=-4v2 to 0") << "so is the others'";
 }
 
 // Worker 1 is lost before, between and after its pushes of clock 1 to two rows, or after the norm
 // was sent.
 TEST(Shard, ALossWhileTheNormIsAwaited) {
-  const struct {
-    int pushes;
-    const char* norm;
-    const char* row;
-  } cases[] = {{0, "norm @1=8", "-2"}, {1, "norm @1=8", "-2"}, {2, "norm @1=32", "-4"}};
-  for (const auto& c : cases)
+  const std::tuple<int, const char*, const char*> cases[] = {
+      {0, "norm @1=8", "-2"}, {1, "norm @1=8", "-2"}, {2, "norm @1=32", "-4"}};
+  for (const auto& [pushes, norm, row_is] : cases)
     for (const bool is_last : {false, true}) {
-      SCOPED_TRACE(str(c.pushes, " pushes, lost ", is_last ? "after" : "before", " worker 0's"));
+      SCOPED_TRACE(str(pushes, " pushes, lost ", is_last ? "after" : "before", " worker 0's"));
       Plan plan = plan_of("bsp", 2, {1, 1});
       plan.clip = 100;
       ShardRig rig(plan);
-      for (int worker = 0; worker < 2; ++worker)
-        for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 0, row);
+      rig.all_push(0, 0);
       rig.give(-1, NormTotal{0, 0});
       rig.said();
-      for (RowId row = 0; row < static_cast<RowId>(c.pushes); ++row) rig.push(1, 1, 6, row);
+      for (RowId row = 0; row < static_cast<RowId>(pushes); ++row) rig.push(1, 1, 6, row);
       if (!is_last) rig.leave(1);
       for (RowId row = 0; row < 2; ++row) rig.push(0, 1, 2, row);
       if (is_last) rig.leave(1);
-      EXPECT_EQ(rig.said(), c.norm);
-      rig.give(-1, NormTotal{1, 32});
-      EXPECT_EQ(rig.said(), str("row 0@2=", c.row, "v2 to 0, row 1@2=", c.row, "v2 to 0"));
+      EXPECT_EQ(rig.said(), norm);
+      EXPECT_EQ(rig.answers(-1, NormTotal{1, 32}),
+                str("row 0@2=", row_is, "v2 to 0, row 1@2=", row_is, "v2 to 0"));
     }
 }
 
@@ -256,18 +218,14 @@ TEST(Shard, ALostNormIsSentAgainWhenSomebodyAsks) {
   Plan plan = plan_of("bsp", 2, {1, 1});
   plan.clip = 1;
   ShardRig rig(plan);
-  for (int worker = 0; worker < 2; ++worker)
-    for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 3, row);
+  rig.all_push(0, 3);
   EXPECT_EQ(rig.said(), "norm @0=18");
-  rig.give(0, Get{1, 1});
-  EXPECT_EQ(rig.said(), "norm @0=18");
-  rig.push(1, 0, 3);
-  EXPECT_EQ(rig.said(), "norm @0=18");
+  EXPECT_EQ(rig.answers(0, Get{1, 1}), "norm @0=18");
+  EXPECT_EQ(rig.answers_push(1, 0, 3), "norm @0=18");
   rig.give(-1, NormTotal{0, 9});
   EXPECT_EQ(rig.said(),
             "row 0@1=-1v1 to 0, row 0@1=-1v1 to 1, row 1@1=-1v1 to 0, row 1@1=-1v1 to 1");
-  rig.give(0, Get{1, 1});
-  EXPECT_EQ(rig.said(), "row 1@1=-1v1 to 0");
+  EXPECT_EQ(rig.answers(0, Get{1, 1}), "row 1@1=-1v1 to 0");
   EXPECT_EQ(rig.refused(-1, NormTotal{1, 9}),
             "the coordinator sends the norm of clock 1 before this server said its part; it is at "
             "clock 1");
@@ -279,10 +237,8 @@ TEST(Shard, WhatCameWhileTheNormWasAwaitedIsNext) {
   ShardRig rig(plan);
   for (Clock clock = 0; clock < 2; ++clock) rig.push(0, clock, 3);
   EXPECT_EQ(rig.said(), "norm @0=9");
-  rig.give(-1, NormTotal{0, 9});
-  EXPECT_EQ(rig.said(), "norm @1=9");
-  rig.give(-1, NormTotal{1, 9});
-  EXPECT_EQ(rig.said(), "row 0@2=-6v2 to 0");
+  EXPECT_EQ(rig.answers(-1, NormTotal{0, 9}), "norm @1=9");
+  EXPECT_EQ(rig.answers(-1, NormTotal{1, 9}), "row 0@2=-6v2 to 0");
 }
 
 TEST(Shard, AServerWithoutRowsSpeaksOfTheNormToo) {
@@ -308,6 +264,112 @@ TEST(Shard, AServerWithoutRowsSpeaksOfTheNormToo) {
 }
 
 // ---- bad input ----
+
+TEST(Shard, BadInputIsNamed) {
+  Plan plan = plan_of("bsp", 2, {2, 2, 2});
+  plan.servers = 2;
+  plan.start = 5;
+  plan.rows.edit()[1].server = 1;
+  ShardRig rig(plan, 1);
+  const auto push = [](auto change) {
+    Push push = push_of(0, 5, 1, 2);
+    push.base = 5;
+    change(push);
+    return push;
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  const std::string of_row = "push of row 0 at clock 5 ", is_at = "push at clock 5 is of row ",
+                    elsewhere = "1, which server 1 holds; this is server 0",
+                    no_number = of_row +
+                                "holds a NaN or an infinity: its gradients have grown "
+                                "beyond all bounds";
+  // The words stand behind "worker N".
+  const std::tuple<int, Message, std::string> cases[] = {
+      {0, push([](Push& p) { p.row = 3; }), "'s " + is_at + "3; the plan has 3 (the first is 0)"},
+      {0, push([](Push& p) { p.row = 1; }), "'s " + is_at + elsewhere},
+      {2, push([](Push&) {}), " sends a Push, and there are 2 (the first is 0)"},
+      {-1, push([](Push&) {}), " sends a Push, and there are 2 (the first is 0)"},
+      {1, push([](Push& p) { p.payload = push_of(0, 5, 1, 3).payload; }),
+       "'s " + of_row + "has 3 numbers; the row has 2"},
+      {1, push([](Push& p) { p.payload = {}; }), "'s " + of_row + "has 0 numbers; the row has 2"},
+      {1, push([](Push& p) { p.kind = ContributionKind::kDelta; }),
+       "'s " + of_row + "holds a delta; scheme 'bsp' takes a gradient"},
+      {0, push([](Push& p) { p.clock = 4; }),
+       "'s push of row 0 at clock 4 is from before the start, clock 5"},
+      {0, push([](Push& p) { p.base = 6; }),
+       "'s " + of_row + "is based on version 6; the row has had 5 to 5"},
+      {0, push([](Push& p) { p.weight = -1; }),
+       "'s " + of_row + "has weight -1; it must be finite, 0 or more"},
+      {0, push([&](Push& p) { p.rate = infinity; }),
+       "'s " + of_row + "has rate inf; it must be finite"},
+      {1, push([&](Push& p) { p.payload = push_of(0, 5, nan, 2).payload; }), "'s " + no_number},
+      {1, push([&](Push& p) { p.payload = push_of(0, 5, -infinity, 2).payload; }),
+       "'s " + no_number},
+      {1, Get{1, 5}, "'s read at clock 5 is of row " + elsewhere},
+      {1, Get{0, 4}, "'s read at clock 4 of row 0 is from before the start, clock 5"},
+      {1, Get{0, 5, Part::kHistory2},
+       "'s read at clock 5 of row 0 wants history 2; the row keeps 1"},
+      {1, Init{0, Part::kWeights, {}}, " sends a Init, and only worker 0 may"},
+      {1, PlanMessage{plan}, " sends a Plan, and only worker 0 may"},
+      {0, PlanMessage{plan_of("bsp", 2)}, " sends a second plan, which differs from its first"},
+      {0, Init{0, Part::kWeights, {}}, "'s Init of row 0 has 0 numbers; the row has 2"},
+      {0, Init{0, Part::kHistory2, {}}, "'s Init of row 0 is of history 2; SGD keeps 1"},
+      {1, Retire{4}, " retires at clock 4, before the start, clock 5"},
+      {1, Norm{}, " sends a Norm, which is not for servers"},
+  };
+  for (const auto& [worker, message, words] : cases)
+    EXPECT_EQ(rig.refused(worker, message), str("worker ", worker, words));
+  EXPECT_EQ(rig.refused(1, NormTotal{}),
+            "the coordinator sends the norm of clock 0, and nothing is to be clipped");
+  EXPECT_EQ(rig.shard().counters().refused, 2u);
+  EXPECT_EQ(rig.said(), "");
+  for (int worker = 0; worker < 2; ++worker) rig.push(worker, 5, 1);
+  EXPECT_EQ(rig.said(), "row 0@6=0v6 to 0, row 0@6=0v6 to 1") << "what was refused changed nothing";
+  EXPECT_EQ(rig.refused(1, Retire{5}),
+            "worker 1 retires at clock 5, and has pushed row 0 at clock 5");
+  rig.give(1, Retire{6});
+  EXPECT_EQ(rig.refused(1, Retire{7}), "worker 1 retires at clock 7, and did so at clock 6");
+}
+
+TEST(Shard, BadPlansAreNamed) {
+  Plan nobody = plan_of("bsp", 0), elsewhere = plan_of("bsp", 2), clipped = plan_of("ssp 1", 2);
+  elsewhere.rows.edit()[0].server = 1;
+  clipped.clip = 3;
+  const std::pair<Plan, std::string> cases[] = {
+      {nobody, "there are 0 workers; at least one is needed"},
+      {elsewhere, "row 0 is on server 1, and there are 1 (the first is 0)"},
+      {plan_of("ssp -1", 2),
+       "scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 or more, or "
+       "\"unbounded\""},
+      {clipped,
+       "a clip of the norm needs all workers' gradients at once, and under scheme 'ssp 1' they "
+       "come one by one"},
+  };
+  for (const auto& [plan, words] : cases) {
+    Shard shard(0);
+    Outbox out;
+    const Status status = shard.handle(0, PlanMessage{plan}, out);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message, "worker 0's plan: " + words);
+    EXPECT_EQ(shard.plan(), nullptr);
+  }
+  Shard shard(3);
+  Outbox out;
+  EXPECT_EQ(shard.handle(0, PlanMessage{plan_of("bsp", 1)}, out).error().message,
+            "worker 0's plan is for 1 servers, and this is server 3 (the first is 0)");
+  EXPECT_EQ(shard.handle(1, Get{0, 0}, out).error().message,
+            "worker 1 sends a Get before worker 0 sent the plan");
+}
+
+TEST(Shard, ThePlanAndTheWeightsMayBeSentAgain) {
+  const Plan plan = plan_of("bsp", 2);
+  ShardRig rig(plan, 2);
+  rig.give(0, PlanMessage{plan});
+  const float other = 9;
+  EXPECT_EQ(rig.answers(0, Init{0, Part::kWeights, as_payload({{&other, 1}})}), "ready 1, ready 1");
+  EXPECT_EQ(rig.numbers(0)[0], 2) << "the first count";
+}
 
 }  // namespace
 }  // namespace shoal::table::shard_test
