@@ -122,8 +122,7 @@ TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
 TABLE_TESTS := wire plan link link_parts link_faults simulated_link client \
             codec shard scheme scheme_vectors scheme_groups link_memory \
             drift_barrier esync coordinator coordinator_join coordinator_rounds \
-            coordinator_pace faults service service_start service_fault \
-            service_pace
+            coordinator_pace faults service service_start service_fault
 TABLE_SUPPORT := coordinator_rig faulty_link history job_over_tcp links messages places ports \
             simulated_cluster simulated_worker draw_case unreliable_link
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,\

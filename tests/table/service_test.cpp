@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 #include <set>
 #include <thread>
 
-#include "shoal/base/bytes.h"
 #include "shoal/base/mutex.h"
 #include "shoal/base/timer.h"
+#include "support/coordinator_rig.h"
 #include "support/expect.h"
 #include "support/job.h"
 
@@ -73,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ServiceCounts,
                                          Shape{"ssbw", "ssp 0"}));
 
 TEST(Service, TheSamePushesGiveTheSameBits) {
-  Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
+  const Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
   std::vector<RowValues> runs;
   for (int run = 0; run < 2; ++run) {
     JobOverTcp cluster("bbb");
@@ -84,8 +83,6 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
   EXPECT_EQ(runs[0], runs[1]);
 }
 
-// The thread that alone would wait for a row updates it itself, with its crew: the push is the
-// whole of it.
 // The weights of a row come first. A worker that has asked for its history too waits for both.
 TEST(Service, ARowArrivesWithAllPartsThatWereAskedFor) {
   Training training;
@@ -115,6 +112,8 @@ TEST(Service, ARowArrivesWithAllPartsThatWereAskedFor) {
   expect_all_ok(run_workers(2, 1, life));
 }
 
+// The thread that alone would wait for a row updates it itself, with its crew: the push is the
+// whole of it.
 TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
   JobOverTcp cluster("b");
   const std::size_t length = 50'000;
@@ -165,19 +164,16 @@ TEST(Service, ClipsTheNormOverAllServers) {
   Training training{.iterations = 1, .lengths = {3, 4, 5}, .clip = 2};
   JobOverTcp cluster("bb");
   expect_all_ok(cluster.train_all(training));
+  const auto mean = [&](RowId row, std::size_t i) {
+    return (gradient_of(training, 2, 0, 0, row, i) + gradient_of(training, 2, 1, 0, row, i)) / 2;
+  };
   double squares = 0;
-  std::vector<float> mean;
   for (RowId row = 0; row < 3; ++row)
-    for (std::size_t i = 0; i < training.lengths[row]; ++i) {
-      mean.push_back(
-          (gradient_of(training, 2, 0, 0, row, i) + gradient_of(training, 2, 1, 0, row, i)) / 2);
-      squares += mean.back() * mean.back();
-    }
-  std::size_t at = 0;
+    for (std::size_t i = 0; i < training.lengths[row]; ++i) squares += mean(row, i) * mean(row, i);
   for (RowId row = 0; row < 3; ++row)
-    for (std::size_t i = 0; i < training.lengths[row]; ++i, ++at)
+    for (std::size_t i = 0; i < training.lengths[row]; ++i)
       EXPECT_NEAR(cluster.weights[1][row][i],
-                  first_weight(row, i) - mean[at] * 2 / std::sqrt(squares), 1e-5);
+                  first_weight(row, i) - mean(row, i) * 2 / std::sqrt(squares), 1e-5);
 }
 
 TEST(Service, CountsBytesPerIteration) {
@@ -185,12 +181,11 @@ TEST(Service, CountsBytesPerIteration) {
   const auto bytes_of = [](int iterations, const std::string& roles) {
     Training training{.iterations = iterations, .lengths = std::vector<std::uint32_t>(6, 50'000)};
     std::vector<table::Traffic> traffic(roles.size());
-    training.at = [](Table&, Clock, Want) {};
     JobOverTcp cluster(roles);
     expect_all_ok(cluster.run([&](std::size_t rank, Service& service) -> Status {
-      const Result<RowValues> result = train(*service.table(), training);
+      Status status = train(*service.table(), training);
       traffic[rank] = service.table()->traffic();
-      return result.ok() ? Status() : Status(result.error());
+      return status;
     }));
     return traffic;
   };
@@ -199,17 +194,14 @@ TEST(Service, CountsBytesPerIteration) {
     const auto few = bytes_of(2, roles), many = bytes_of(2 + kMore, roles);
     const double processes = static_cast<double>(roles.size()), weights = 6 * 50'000 * 4.0;
     for (std::size_t rank = 0; rank < roles.size(); ++rank) {
+      SCOPED_TRACE(str(roles, " rank ", rank));
+      const auto more = [&](std::uint64_t table::Traffic::*bytes) {
+        return static_cast<double>(many[rank].*bytes - few[rank].*bytes) / kMore;
+      };
       const double expected = 2 * weights * (processes - 1) / processes;
-      EXPECT_NEAR(
-          static_cast<double>(many[rank].bytes_sent - few[rank].bytes_sent) / kMore / expected, 1,
-          0.02)
-          << roles << " rank " << rank;
-      EXPECT_NEAR(static_cast<double>(many[rank].bytes_received - few[rank].bytes_received) /
-                      kMore / expected,
-                  1, 0.02)
-          << roles << " rank " << rank;
-      EXPECT_NEAR(static_cast<double>(many[rank].local_bytes - few[rank].local_bytes) / kMore,
-                  2 * weights / processes, 1);
+      EXPECT_NEAR(more(&table::Traffic::bytes_sent) / expected, 1, 0.02);
+      EXPECT_NEAR(more(&table::Traffic::bytes_received) / expected, 1, 0.02);
+      EXPECT_NEAR(more(&table::Traffic::local_bytes), 2 * weights / processes, 1);
     }
   }
 }
@@ -224,12 +216,6 @@ TEST(Service, GoesOnAtALowRate) {
 
 // ---- words ----
 
-std::string number(double value) {
-  std::string bytes;
-  put_le(bytes, std::bit_cast<std::uint64_t>(value));
-  return bytes;
-}
-
 TEST(Service, AnswersWhatWorkersAsk) {
   JobOverTcp cluster("bsw");
   std::mutex mutex;
@@ -239,10 +225,10 @@ TEST(Service, AnswersWhatWorkersAsk) {
     if (!service.table()) return service.serve({});
     Table& table = *service.table();
     const std::string name = table.worker() == 0 ? "chief" : "other";
-    const auto sum = table.ask(Topic::kSum, 0, number(1 + table.worker()));
+    const auto sum = table.ask(Topic::kSum, 0, numbers({1.0 + table.worker()}));
     const auto share = table.ask(Topic::kShare, 1, table.worker() == 0 ? name : "");
     const auto gather = table.ask(Topic::kGather, 2, name);
-    table.tell(Topic::kOutputs, 5, number(1 + 2 * table.worker()) + number(10 * table.worker()));
+    table.tell(Topic::kOutputs, 5, numbers({1.0 + 2 * table.worker(), 10.0 * table.worker()}));
     const auto barrier = table.ask(Topic::kBarrier, 3, {});
     if (!sum.ok() || !share.ok() || !gather.ok() || !barrier.ok())
       return sum.ok() ? barrier.error() : sum.error();
@@ -255,7 +241,7 @@ TEST(Service, AnswersWhatWorkersAsk) {
     }
     return table.finish(0);
   }));
-  EXPECT_EQ(sums, std::set<std::string>{number(3)});
+  EXPECT_EQ(sums, std::set<std::string>{numbers({3})});
   EXPECT_EQ(shares, std::set<std::string>{"chief"});
   EXPECT_EQ(gathers, std::set<std::string>{std::string("\5\0\0\0chief\5\0\0\0other", 18)});
   ASSERT_EQ(outputs.size(), 1u);
@@ -274,9 +260,9 @@ TEST(Service, AllPause) {
         EXPECT_TRUE(table.ask(Topic::kBarrier, clock, {}).ok());
       }
       if (table.worker() == 1 && clock == 7)
-        table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kSnapshot)));
+        table.tell(Topic::kPause, clock, body_of(Want::kSnapshot));
       if (table.worker() == 2 && clock == 31)
-        table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kRequeue)));
+        table.tell(Topic::kPause, clock, body_of(Want::kRequeue));
       std::lock_guard lock(mutex);
       if (want != Want::kNothing) paused[table.worker()].emplace_back(clock, want);
     };
@@ -332,15 +318,12 @@ TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextGeneration) {
       left = service.left();
       return status;
     }
-    const Result<RowValues> result = train(*service.table(), training);
-    return result.ok() ? Status() : Status(result.error());
+    return train(*service.table(), training);
   });
   EXPECT_TRUE(results[1].ok());
   EXPECT_TRUE(left);
   EXPECT_FAILS_WITH("the test is over", results[0]);
 }
-
-// ---- who may not, and who does not, come ----
 
 }  // namespace
 }  // namespace shoal::test::service_test
