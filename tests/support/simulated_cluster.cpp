@@ -29,11 +29,12 @@ class Cluster {
   void handle(int server, int worker, const Message& message);
   void add(const Norm& norm);
   void check_queues();
-  bool finished() const;
   SimulatedWorker::Surroundings surroundings(int worker) {
     return {job_, time_, history_,
             [this, worker](int server) -> UnreliableLink& { return link(worker, server); }};
   }
+  Shard& shard(int server) { return *shards_[static_cast<std::size_t>(server)]; }
+  UnreliableLink& adder(int server) { return *adders_[static_cast<std::size_t>(server)]; }
   UnreliableLink& link(int worker, int server) {
     return *links_[static_cast<std::size_t>(worker) * job_.plan.servers +
                    static_cast<std::size_t>(server)];
@@ -86,16 +87,14 @@ void Cluster::connect() {
                    ? workers_[static_cast<std::size_t>(worker)].get()
                    : nullptr;
       };
-      UnreliableEnd client{
-          .received =
-              [owner, server](const Message& message) {
-                if (owner()) owner()->received(server, message);
-              },
-          .next = [owner, server] { return owner() ? owner()->next(server) : std::nullopt; },
-          .up =
-              [owner, server] {
-                if (owner()) owner()->link_up(server);
-              }};
+      const auto received = [owner, server](const Message& message) {
+        if (owner()) owner()->received(server, message);
+      };
+      const auto next = [owner, server] { return owner() ? owner()->next(server) : std::nullopt; };
+      const auto up = [owner, server] {
+        if (owner()) owner()->link_up(server);
+      };
+      UnreliableEnd client{received, next, up};
       UnreliableEnd shard{.received = [this, server, worker](const Message& message) {
         handle(server, worker, message);
       }};
@@ -115,20 +114,19 @@ void Cluster::connect() {
 
 void Cluster::handle(int server, int worker, const Message& message) {
   Outbox out;
-  const Status handled = shards_[static_cast<std::size_t>(server)]->handle(worker, message, out);
+  const Status handled = shard(server).handle(worker, message, out);
   if (!handled.ok()) history_->say(handled.error().message);
-  for (const Outgoing& each : out) {
+  for (const Outgoing& each : out)
     if (each.to != kCoordinator)
       link(each.to, server).send(1, each.message);
     else
-      adders_[static_cast<std::size_t>(server)]->send(0, each.message);
-  }
+      adder(server).send(0, each.message);
   // Weights and histories of its rows, twice where one is being sent, and of each worker at most
   // one push of each.
   const std::size_t parts = 1 + static_cast<std::size_t>(optim::histories(job_.plan.rule.rule));
   const std::size_t most =
       own_bytes_[static_cast<std::size_t>(server)] * (2 * parts + job_.plan.workers);
-  const std::size_t held = shards_[static_cast<std::size_t>(server)]->bytes_held();
+  const std::size_t held = shard(server).bytes_held();
   if (held > most)
     history_->say(str("I8: server ", server, " holds ", held, " bytes, above ", most));
 }
@@ -137,8 +135,8 @@ void Cluster::handle(int server, int worker, const Message& message) {
 void Cluster::add(const Norm& norm) {
   auto& squares = norms_[{norm.generation, norm.clock}];
   squares.resize(job_.plan.servers);
-  const bool was_whole = std::all_of(squares.begin(), squares.end(),
-                                     [](const auto& each) { return each.has_value(); });
+  const bool was_whole =
+      std::ranges::all_of(squares, [](const auto& each) { return each.has_value(); });
   if (squares[norm.server] && *squares[norm.server] != norm.squares)
     history_->say(str("I5: server ", norm.server, " says two norms of clock ", norm.clock));
   squares[norm.server] = norm.squares;
@@ -147,11 +145,9 @@ void Cluster::add(const Norm& norm) {
     if (!each) return;
     total += *each;
   }
-  for (int server = 0; server < job_.plan.servers; ++server) {
+  for (int server = 0; server < job_.plan.servers; ++server)
     if (!was_whole || server == norm.server)
-      adders_[static_cast<std::size_t>(server)]->send(
-          1, NormTotal{norm.clock, total, norm.generation});
-  }
+      adder(server).send(1, NormTotal{norm.clock, total, norm.generation});
 }
 
 // Worker 0 says the plan and the first weights over a link that works: the start is another test's.
@@ -161,12 +157,11 @@ void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
     for (RowId row = 0; row < job_.plan.rows.size(); ++row) {
       if (job_.plan.rows[row].server != server) continue;
       Outbox out;
-      const Status made = shards_[static_cast<std::size_t>(server)]->handle(
+      const Status made = shard(server).handle(
           0, Init{row, Part::kWeights, as_payload({numbers[row]}), job_.plan.generation}, out);
       if (!made.ok()) history_->say(made.error().message);
     }
-    if (!shards_[static_cast<std::size_t>(server)]->ready())
-      history_->say(str("server ", server, " is not ready"));
+    if (!shard(server).ready()) history_->say(str("server ", server, " is not ready"));
   }
 }
 
@@ -189,38 +184,29 @@ void Cluster::check_queues() {
   }
 }
 
-bool Cluster::finished() const {
-  return std::all_of(workers_.begin(), workers_.end(),
-                     [](const auto& worker) { return worker->done(); });
-}
-
 // Checks the rows when all have stopped.
 std::vector<std::vector<float>> Cluster::end() {
   std::vector<std::vector<float>> numbers(job_.plan.rows.size());
   for (RowId row = 0; row < job_.plan.rows.size() && history_->wrong().empty(); ++row) {
-    Shard& shard = *shards_[job_.plan.rows[row].server];
+    Shard& owner = shard(job_.plan.rows[row].server);
     Outbox out;
     for (int worker = 0; worker < job_.plan.workers && job_.retires; ++worker) {
-      if (!shard
-               .handle(worker,
-                       Retire{job_.stops[static_cast<std::size_t>(worker)], job_.plan.generation},
-                       out)
-               .ok())
+      const Clock stop = job_.stops[static_cast<std::size_t>(worker)];
+      if (!owner.handle(worker, Retire{stop, job_.plan.generation}, out).ok())
         history_->say(str("worker ", worker, " cannot retire"));
     }
     out.clear();
     const Status asked =
-        shard.handle(0, Get{row, job_.stops[0], Part::kWeights, job_.plan.generation}, out);
+        owner.handle(0, Get{row, job_.stops[0], Part::kWeights, job_.plan.generation}, out);
     const RowMessage* answer =
         asked.ok() && out.size() == 1 ? std::get_if<RowMessage>(&out[0].message) : nullptr;
-    if (answer == nullptr)
+    if (answer == nullptr) {
       history_->say(str("row ", row, " cannot be read at the end"));
-    else
-      history_->ended(row, answer->version, numbers_of(answer->payload).data);
-    if (answer != nullptr) {
-      const Values values = numbers_of(answer->payload);
-      numbers[row].assign(values.data.begin(), values.data.end());
+      continue;
     }
+    const Values values = numbers_of(answer->payload);
+    history_->ended(row, answer->version, values.data);
+    numbers[row].assign(values.data.begin(), values.data.end());
   }
   return numbers;
 }
@@ -246,8 +232,10 @@ ClusterRun Cluster::run() {
   for (const auto& worker : workers_) worker->read();
   ClusterRun result;
   while (history_->wrong().empty()) {
-    if (finished() && !job_.next) break;
-    if (finished()) {
+    const bool is_finished =
+        std::ranges::all_of(workers_, [](const auto& worker) { return worker->done(); });
+    if (is_finished && !job_.next) break;
+    if (is_finished) {
       check_queues();
       result.reads = history_->reads();
       begin_next();

@@ -18,19 +18,31 @@
 namespace shoal::table::placement_test {
 namespace {
 
-std::vector<Row> rows_of(const std::vector<std::size_t>& params, int servers,
-                         std::uint32_t longest = kRowFloats) {
-  const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
+std::size_t sum_of(const std::vector<std::size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+// Cut and placed.
+std::vector<Row> rows_of(const std::vector<std::size_t>& params, const Servers& servers) {
   std::vector<Row> rows;
   for (const std::size_t count : params) {
-    const std::vector<std::uint32_t> lengths = cut_for(count, total, servers, longest);
-    EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), count);
-    for (const std::uint32_t length : lengths) {
+    std::size_t cut = 0;
+    for (const std::uint32_t length : cut_for(count, sum_of(params), servers)) {
       EXPECT_GE(length, 1u);
-      EXPECT_LE(length, longest);
+      EXPECT_LE(length, kRowFloats);
       rows.push_back({.length = length});
+      cut += length;
     }
+    EXPECT_EQ(cut, count);
   }
+  place(rows, servers);
+  return rows;
+}
+
+std::vector<Row> rows_of_lengths(const std::vector<std::uint32_t>& lengths,
+                                 const Servers& servers) {
+  std::vector<Row> rows;
+  for (const std::uint32_t length : lengths) rows.push_back({.length = length});
   place(rows, servers);
   return rows;
 }
@@ -39,10 +51,8 @@ std::vector<Row> rows_of(const std::vector<std::size_t>& params, int servers,
 double difference(const std::vector<Row>& rows, int servers) {
   const std::vector<std::size_t> bytes = bytes_per_server(rows, servers);
   EXPECT_EQ(bytes.size(), static_cast<std::size_t>(servers));
-  const double total =
-      static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
-  return static_cast<double>(*std::ranges::max_element(bytes) - *std::ranges::min_element(bytes)) /
-         (total / servers);
+  return static_cast<double>(std::ranges::max(bytes) - std::ranges::min(bytes)) /
+         (static_cast<double>(sum_of(bytes)) / servers);
 }
 
 std::vector<std::size_t> params_of(const std::string& model) {
@@ -66,13 +76,12 @@ TEST(Placement, EveryModelIsBalancedWithinFivePercent) {
   for (const char* model : {"lenet", "cifar10_quick", "cifar10_full", "caffenet", "alexnet",
                             "googlenet", "vgg16", "resnet18", "resnet50"}) {
     const std::vector<std::size_t> params = params_of(model);
-    const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
     for (int servers = 1; servers <= 8; ++servers) {
       SCOPED_TRACE(str(model, " on ", servers));
       const std::vector<Row> rows = rows_of(params, servers);
       EXPECT_LE(difference(rows, servers), 0.05);
       EXPECT_LE(rows.size(),
-                (total / kRowFloats) + params.size() * static_cast<std::size_t>(servers))
+                sum_of(params) / kRowFloats + params.size() * static_cast<std::size_t>(servers))
           << "cut more than is needed";
       EXPECT_EQ(rows, rows_of(params, servers)) << "not the same twice";
     }
@@ -82,12 +91,11 @@ TEST(Placement, EveryModelIsBalancedWithinFivePercent) {
 // A worker sends and reads every row in each iteration.
 TEST(Placement, ManyServersDoNotCutANetIntoManyRows) {
   const std::vector<std::size_t> params = params_of("googlenet");
-  const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
+  const auto all = static_cast<double>(sum_of(params));
   for (const int servers : {64, 256, 1000}) {
     SCOPED_TRACE(servers);
     const std::vector<Row> rows = rows_of(params, servers);
     EXPECT_LE(rows.size(), 4096 + 2 * params.size());
-    const auto all = static_cast<double>(total);
     // the link of a process with a worker and a server carries the server's rows for all others
     // and its own on other servers
     const auto most =
@@ -118,14 +126,9 @@ TEST(Placement, MoreServersThanRowsLeaveSomeEmpty) {
 }
 
 TEST(Placement, TheLargestRowGoesFirstToTheServerWithTheLeast) {
-  std::vector<Row> rows;
-  for (const std::uint32_t length : {1u, 5u, 2u, 5u, 4u}) rows.push_back({.length = length});
-  place(rows, 2);
-  EXPECT_EQ(rows[1].server, 0);
-  EXPECT_EQ(rows[3].server, 1);
-  EXPECT_EQ(rows[4].server, 0);
-  EXPECT_EQ(rows[2].server, 1);
-  EXPECT_EQ(rows[0].server, 1);
+  const std::vector<Row> rows = rows_of_lengths({1, 5, 2, 5, 4}, 2);
+  const int servers[] = {1, 0, 1, 1, 0};
+  for (std::size_t row = 0; row < rows.size(); ++row) EXPECT_EQ(rows[row].server, servers[row]);
 }
 
 // ---- by time ----
@@ -137,16 +140,6 @@ std::vector<double> seconds_of(const std::vector<Row>& rows, const Servers& serv
   for (const Row& row : rows) own[row.server] += row.length, all += row.length;
   for (std::size_t s = 0; s < own.size(); ++s) seconds.push_back(servers.seconds(s, own[s], all));
   return seconds;
-}
-
-std::vector<Row> placed(const std::vector<std::size_t>& params, const Servers& servers) {
-  const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
-  std::vector<Row> rows;
-  for (const std::size_t count : params)
-    for (const std::uint32_t length : cut_for(count, total, servers))
-      rows.push_back({.length = length});
-  place(rows, servers);
-  return rows;
 }
 
 TEST(PlacementByTime, SecondsAreOfLinksAndUpdates) {
@@ -167,20 +160,20 @@ TEST(PlacementByTime, AServerTenTimesAsFastHasTenTimesAsMuch) {
   for (const char* model : {"lenet", "caffenet", "googlenet"}) {
     SCOPED_TRACE(model);
     const Servers servers({{.bandwidth = 1e8}, {.bandwidth = 1e9}, {.bandwidth = 5e8}}, 4);
-    const std::vector<Row> rows = placed(params_of(model), servers);
+    const std::vector<Row> rows = rows_of(params_of(model), servers);
     const std::vector<std::size_t> bytes = bytes_per_server(rows, 3);
-    const double all = static_cast<double>(bytes[0] + bytes[1] + bytes[2]);
+    const auto all = static_cast<double>(sum_of(bytes));
     for (const auto& [server, share] : {std::pair{0, 1 / 16.0}, {1, 10 / 16.0}, {2, 5 / 16.0}})
       EXPECT_NEAR(static_cast<double>(bytes[static_cast<std::size_t>(server)]) / all, share, 0.02)
           << server;
-    const std::vector<double> seconds = seconds_of(rows, servers);
-    EXPECT_LE(*std::ranges::max_element(seconds), 1.3 * all / sizeof(float) * 4 * 4 / 1.6e9);
+    EXPECT_LE(std::ranges::max(seconds_of(rows, servers)),
+              1.3 * all / sizeof(float) * 4 * 4 / 1.6e9);
   }
 }
 
 TEST(PlacementByTime, OneSlowUpdaterGetsLess) {
   const Servers servers({{.bandwidth = 1e9, .busy = 9e-9}, {.bandwidth = 1e9}}, 2);
-  const std::vector<Row> rows = placed({1'000'000}, servers);
+  const std::vector<Row> rows = rows_of({1'000'000}, servers);
   const std::vector<std::size_t> bytes = bytes_per_server(rows, 2);
   EXPECT_GT(bytes[1], 8 * bytes[0]);
   const double best = 4e6 * 2 / (1e9 + 1e8);  // of both rates together
@@ -188,13 +181,8 @@ TEST(PlacementByTime, OneSlowUpdaterGetsLess) {
 }
 
 TEST(PlacementByTime, WhatCostsNothingIsDividedAsBytes) {
-  const Servers free({{}, {}}, 2);
-  std::vector<Row> rows;
-  for (const std::uint32_t length : {1u, 5u, 2u, 5u, 4u}) rows.push_back({.length = length});
-  std::vector<Row> even = rows;
-  place(rows, free);
-  place(even, 2);
-  EXPECT_EQ(rows, even);
+  EXPECT_EQ(rows_of_lengths({1, 5, 2, 5, 4}, Servers({{}, {}}, 2)),
+            rows_of_lengths({1, 5, 2, 5, 4}, 2));
 }
 
 // Never later than even shares, whatever the servers are.
@@ -211,10 +199,9 @@ TEST(PlacementByTime, IsNotWorseThanByBytes) {
     std::vector<std::size_t> params(1 + random.below(8));
     for (std::size_t& count : params) count = 100 + random.below(400'000);
     const auto worst = [&](const std::vector<Row>& rows) {
-      const auto all = seconds_of(rows, servers);
-      return *std::ranges::max_element(all);
+      return std::ranges::max(seconds_of(rows, servers));
     };
-    EXPECT_LE(worst(placed(params, servers)), 1.05 * worst(placed(params, servers.count)));
+    EXPECT_LE(worst(rows_of(params, servers)), 1.05 * worst(rows_of(params, servers.count)));
   }
 }
 

@@ -41,26 +41,13 @@ TEST(PlanIsValid, OrSaysWhy) {
        [](Plan& p) { p.rows.edit().push_back({.length = 1, .lr_mult = std::nanf("")}); }},
       {"row 1 has decay_mult inf",
        [](Plan& p) { p.rows.edit().push_back({.length = 1, .decay_mult = INFINITY}); }},
-      {"there are 1 workers, and ranks of 2",
-       [](Plan& p) {
-         p.ranks = {0, 1};
-       }},
+      {"there are 1 workers, and ranks of 2", [](Plan& p) { p.ranks.resize(2); }},
       {"the ranks of the workers do not rise",
-       [](Plan& p) {
-         p.workers = 2, p.ranks = {3, 3};
-       }},
-      {"there are 1 servers, and ranks of 2",
-       [](Plan& p) {
-         p.server_ranks = {0, 1};
-       }},
+       [](Plan& p) { p.workers = 2, p.ranks.assign(2, 3); }},
+      {"there are 1 servers, and ranks of 2", [](Plan& p) { p.server_ranks.resize(2); }},
       {"the ranks of the servers do not rise",
-       [](Plan& p) {
-         p.servers = 2, p.server_ranks = {1, 0};
-       }},
-      {"there are 1 workers, and clocks of 2",
-       [](Plan& p) {
-         p.clocks = {0, 1};
-       }},
+       [](Plan& p) { p.servers = 2, p.server_ranks.assign(2, 1); }},
+      {"there are 1 workers, and clocks of 2", [](Plan& p) { p.clocks.resize(2); }},
       {"the start is clock 0, and the least clock of a worker 1", [](Plan& p) { p.clocks = {1}; }},
       {"at most 1048576 are allowed",
        [](Plan& p) { p.rows.edit().resize(kMaxRows + 1, p.rows[0]); }},

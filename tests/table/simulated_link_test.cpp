@@ -15,6 +15,11 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kPing = 32;  // bytes of its frame
 
+void step_all(VirtualTime& time) {
+  while (time.step()) {
+  }
+}
+
 // The ends of a link, which write down what comes, as "clock@microseconds".
 struct Ends {
   std::function<void(Message&&)> received(std::size_t side) {
@@ -31,10 +36,7 @@ struct Ends {
       return Ping{--to_say[side]};
     };
   }
-  void run() {
-    while (time.step()) {
-    }
-  }
+  void run() { step_all(time); }
 
   VirtualTime time;
   std::vector<std::string> heard[2];
@@ -67,8 +69,7 @@ TEST(VirtualTime, GoesFromEventToEventInOrder) {
     time.after(10ms, [&] { order += "d"; });
     time.at(5ms, [&] { order += str("b", time.now() / 1ms); });  // the past is now
   });
-  while (time.step()) {
-  }
+  step_all(time);
   EXPECT_EQ(order, "ab10cd");
   EXPECT_EQ(time.now(), Instant(20ms));
 }
@@ -96,8 +97,7 @@ TEST(VirtualTime, DoesWhatASortedListOfEventsDoes) {
     for (std::uint64_t steps = random.below(1000); steps > 0 && time.step(); --steps) {
     }
   }
-  while (time.step()) {
-  }
+  step_all(time);
   EXPECT_TRUE(time.is_idle());
   std::ranges::stable_sort(said, {}, &std::pair<Instant, int>::first);
   EXPECT_EQ(said, done);
@@ -128,12 +128,11 @@ TEST(SimulatedLink, WhatIsSentGoesBeforeWhatIsTaken) {
 
 TEST(SimulatedLink, OfWhatWaitsTheMostUrgentLeavesFirst) {
   Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});
-  rig.link.send(0, Ping{1}, {.clock = 5});
-  rig.link.send(0, Ping{2}, {.clock = 5, .priority = 1});
-  rig.link.send(0, Ping{3}, {.clock = 5, .priority = 1});
-  rig.link.send(0, Ping{4}, {.clock = 5});
-  rig.link.send(0, Ping{5}, {.clock = 4, .priority = 2});
-  rig.link.send(0, Ping{6});
+  const Urgency urgencies[] = {
+      {.clock = 5}, {.clock = 5, .priority = 1}, {.clock = 5, .priority = 1},
+      {.clock = 5}, {.clock = 4, .priority = 2}, {}};
+  for (Clock clock = 1; const Urgency& urgency : urgencies)
+    rig.link.send(0, Ping{clock++}, urgency);
   rig.run();
   EXPECT_EQ(rig.heard[1], (Words{"1@200", "6@300", "5@400", "4@500", "2@600", "3@700"}));
 }
@@ -232,8 +231,7 @@ TEST(SimulatedLink, NumbersAreCopiedWhenTheyLeave) {
                      }});
   link.send(0, Push{.row = 3, .payload = as_payload({numbers, nullptr})});
   numbers.assign(4, 2.f);
-  while (time.step()) {
-  }
+  step_all(time);
   EXPECT_EQ(heard, std::vector<float>(4, 1.f));
 }
 
