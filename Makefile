@@ -165,9 +165,9 @@ tsan:                                ## tests of what has threads, under ThreadS
 	  $(sanitized) test BUILD=build/tsan OPENMP=0 TEST_ARGS='$(TSAN_ARGS)'
 # The table column links none of these libraries, so that nothing is forgiven it.
 tsan_table:                          ## the table service's tests that need no net, under TSan
-	TZ=UTC0 $(sanitized) build/tsan/tests/table BUILD=build/tsan OPENMP=0
+	TZ=UTC0 $(sanitized) build/tsan/tests/table_only BUILD=build/tsan OPENMP=0
 	TZ=UTC0 TSAN_OPTIONS='detect_deadlocks=1 second_deadlock_stack=1' \
-	  build/tsan/tests/table --seeds=200 $(TABLE_ARGS)
+	  build/tsan/tests/table_only --seeds=200 $(TABLE_ARGS)
 # A frame that it finds is left in build/fuzz; the golden ones are where it starts.
 fuzz: build/fuzz/wire                ## damaged frames, made by libFuzzer for FUZZ_SECONDS (60)
 	@mkdir -p build/fuzz/seeds build/fuzz/corpus
@@ -234,7 +234,7 @@ $(filter %_text %_binary,$(ALIASES)): $(BUILD)/tools/upgrade_proto
 	ln -sf upgrade_proto $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
-$(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB)
+$(BUILD)/tests/table_only: $(TABLE_OBJ) $(TABLE_LIB)
 	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) \
                  $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)

@@ -2,6 +2,7 @@
 // than another since the last barrier, each finishes the task it is in and waits for the others;
 // then all start together. Source: SpeeDO's "partially synchronous" (--maxAdvance).
 #include <algorithm>
+#include <map>
 
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/single.h"

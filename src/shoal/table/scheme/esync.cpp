@@ -5,6 +5,7 @@
 // the rounds before.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
 
 #include "shoal/base/log.h"
