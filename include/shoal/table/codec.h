@@ -20,29 +20,30 @@ class Codec {
  public:
   virtual ~Codec() = default;
   virtual CodecId id() const = 0;
-  // The most bytes that so many numbers become: at most kMaxPayloadBytes for kMaxRowFloats.
+  // Returns the most bytes that so many numbers become: at most kMaxPayloadBytes for kMaxRowFloats.
   virtual std::size_t bound(std::size_t numbers) const = 0;
-  // The length of the state of a row of so many numbers. For pushes the worker has a state to
-  // encode by and the server one for each worker to decode by; for answers the server has one, to
-  // encode by what all readers share.
+  // Returns the length of the state of a row of so many numbers. For pushes the worker has a state
+  // to encode by, and the server one for each worker to decode by. For answers the server has one
+  // state to encode by, which all readers share.
   virtual std::size_t state_length(std::size_t /*numbers*/) const { return 0; }
-  // The pushes, each with its answer, that one contribution takes: a later one may depend on the
-  // answer to an earlier. A plan with a row that takes more than one is refused so far.
+  // Returns the number of pushes, each with its answer, that one contribution takes. A later one
+  // may depend on the answer to an earlier one. A plan with a row that takes more than one is
+  // refused so far.
   virtual int rounds() const { return 1; }
-  // The payload shares the numbers and their owner, or has an owner of its own. With a state it is
-  // called once for each contribution: what is sent again has the same bytes.
+  // Returns a payload that shares the numbers and their owner, or has an owner of its own. With a
+  // state it is called once for each contribution: repeated sends have the same bytes.
   virtual Payload encode(const Values& numbers, CodecState state = {}, int round = 0) const = 0;
-  // The `count` numbers of a payload, which they may share. With a state, in the order in which
-  // payloads were encoded. The error completes the sentence "The push ..." and says what is wrong
-  // with the bytes; the state is then as before.
+  // Returns the `count` numbers of a payload, which they may share. With a state, call it in the
+  // order in which payloads were encoded. The error completes the sentence "The push ..." and names
+  // what is wrong with the bytes; the state is then as before.
   virtual Result<Values> decode(const Payload& payload, std::size_t count, CodecState state = {},
                                 int round = 0) const = 0;
 };
 
-// The codec of this number; null if this build has none.
+// Returns the codec of this number; null if this build has none.
 using CodecFinder = const Codec* (*)(CodecId);
 const Codec* find_codec(CodecId id);
-// The numbers as they are in memory, which payloads share: nothing is copied.
+// Returns the codec whose payloads share the numbers in memory: nothing is copied.
 const Codec& float32_codec();
 
 // As Codec::decode. A payload of another codec is an error.

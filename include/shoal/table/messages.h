@@ -20,7 +20,8 @@ inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 // The purpose of a connection. A process opens one connection for each purpose.
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
-// Of all frames but the first messages; docs/reference/protocol.md has what each version changed.
+// The version of all frames but the first messages. docs/reference/protocol.md lists what each
+// version changed.
 inline constexpr std::uint8_t kProtocolVersion = 9;
 
 // ---- the first messages of a connection; the accepting process speaks first ----
@@ -29,7 +30,7 @@ struct Challenge {
   Nonce nonce{};
 };
 struct Hello {
-  // versions of the protocol it speaks
+  // The versions of the protocol that the sender speaks.
   std::uint16_t lowest = kProtocolVersion, highest = kProtocolVersion;
   Purpose purpose = Purpose::kRows;
   Rank rank = 0;  // of the connecting process
@@ -44,7 +45,7 @@ struct Welcome {
   std::uint16_t version = kProtocolVersion;
   Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
-  // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
+  // The HMAC-SHA256 over "welcome", the challenge's fields, the hello's nonce and the fields above.
   Digest proof{};
 };
 // The reason for which a connection ends, as its last message. The other side ends with the code.
@@ -166,17 +167,17 @@ enum class Topic : std::uint16_t {
   // Any body. Answered, when every worker has asked, with worker 0's body. Used where a generation
   // begins.
   kBarrier = 2,
-  // float64s. Answered with their sums over the workers, added in the order of workers.
+  // float64 numbers. Answered with their sums over the workers, added in the order of workers.
   kSum = 3,
   // Any body. Worker 0 gets all bodies in the order of workers, each after its u32 length; the
   // others get an empty one.
   kGather = 4,
   // Worker 0's body is the answer to all; the others' bodies are empty.
   kShare = 5,
-  // float64s, the first the weight. Worker 0 gets the weighted means when all workers have spoken.
-  // The others get no answer.
+  // float64 numbers, of which the first is the weight. Worker 0 gets the weighted means when all
+  // workers have sent theirs. The others get no answer.
   kOutputs = 6,
-  // u8 Want: what this worker wants all to do. A Directive tells everyone when.
+  // A u8 Want: this worker's wish for all workers. A Directive tells all of them when.
   kPause = 7,
   // Answers a kPause directive: this worker will surely finish `clock`. Body u8 1: its scheme sets
   // no bound between workers, and it cannot wait until all are as far as the first.
@@ -267,7 +268,8 @@ using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, Offer
                              PlanMessage, Init, Ready, Push, Get, RowMessage, NeedPush, Retire,
                              Norm, NormTotal, Ask, Answer, Directive>;
 const char* name_of(const Message& message);  // "Push"
-// Of what a server says to a worker under this plan. All but rows leave before these.
+// Returns the urgency of a server's message to a worker under this plan. Messages other than rows
+// leave before rows.
 Urgency urgency_of(const Message& message, const Plan& plan);
 
 // Body of a kJoin.

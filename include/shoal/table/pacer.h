@@ -18,11 +18,11 @@ using std::chrono::milliseconds;
 // monotonic clock; 0: not known.
 struct TaskReport {
   std::uint32_t steps = 0;  // local steps done in this task so far
-  // that one of them took, waiting for rows apart: the mean of those since it last spoke of this
-  // task
+  // Seconds that one step took, without waiting for rows: the mean of the steps since its last
+  // report of this task.
   double seconds = 0;
   double samples = 0;  // it read in this task
-  // seconds that it takes to hand in a task while the rows come back, waiting for others apart
+  // Seconds that it takes to hand in a task and get the rows back, without waiting for others.
   double exchange = 0;
   bool operator==(const TaskReport&) const = default;
 };
@@ -37,14 +37,14 @@ enum class Verdict : std::uint8_t {
 struct Start {
   int worker = 0;
   std::uint32_t steps = 1;  // 0: until the judge says that it is over
-  // of all workers in this round, where that is known: for aggregation by steps
+  // The mean steps of all workers in this round, if known: for aggregation by steps.
   double mean_steps = 1;
-  // it starts none: the tasks of the job are all begun, and this worker's part is done
+  // It starts no task: all tasks of the job have begun, and this worker's part is done.
   bool over = false;
-  // the rows have changed while it waited, and it is to start from what they are now: it gets them
-  // anew
+  // The rows have changed while it waited. It gets them anew and starts from them.
   bool reread = false;
-  // where workers share their tasks: so many each would have begun, if all were equally fast
+  // The number of tasks that each worker would have begun if all were equally fast, if they share
+  // tasks.
   Clock at = 0;
   bool operator==(const Start&) const = default;
 };
@@ -56,20 +56,20 @@ class Pacer {
   virtual void join(int worker, Instant now) = 0;
   virtual void leave(int worker, Instant now) = 0;
   // The worker, which takes part, has finished `clock` tasks, has the rows as they are after the
-  // last, and wants to start another. `last` is what it says of that one; of 0 steps: nothing.
+  // last, and requests another. `last` is its report of the last one; 0 steps: there is none.
   // Answered by take_starts(), once.
   virtual void ready(int worker, Clock clock, const TaskReport& last, Instant now) = 0;
   // The worker has computed its task `clock`, or one step of it. Answered at once.
   virtual Verdict judge(int, Clock, const TaskReport&, Instant) { return Verdict::kPush; }
-  // Workers that were ready and may start now. Asked after each of the calls above.
+  // Returns workers that were ready and may start now. Called after each of the calls above.
   virtual std::vector<Start> take_starts(Instant) { return std::exchange(starts_, {}); }
-  // Remarks for the log about the worker that was judged, whose name they follow ("has had none of
-  // its last 20 tasks counted, ..."), since the last call.
+  // Returns remarks for the log about the worker that was judged, since the last call. They follow
+  // its name ("has had none of its last 20 tasks counted, ...").
   std::vector<std::string> take_remarks() { return std::exchange(remarks_, {}); }
-  // The last round that has ended since the last call, as ESync's state server shows it in JSON, of
-  // a pacer that decides how many steps a task has; "" if none has. By worker: its number, steps,
-  // seconds of the last, the time of its end in seconds since the pacer's first worker came,
-  // whether it is done, and the round, from 1.
+  // Returns the last round that has ended since the last call, as ESync's state server shows it in
+  // JSON; "" if none has, or the pacer does not decide how many steps a task has. By worker: its
+  // number, steps, seconds of the last, the time of its end in seconds since the pacer's first
+  // worker came, whether it is done, and the round, from 1.
   std::string take_round() { return std::exchange(ended_round_, {}); }
 
  protected:

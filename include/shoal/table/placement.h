@@ -1,5 +1,5 @@
-// Which server holds which row, and where a param is cut into rows. Pure functions: every worker
-// computes the same.
+// Cuts params into rows and assigns rows to servers. Pure functions: every worker computes the
+// same.
 #pragma once
 
 #include <utility>
@@ -14,17 +14,17 @@ namespace shoal::table {
 // waits 2 ms for one of 64 Ki.
 inline constexpr std::uint32_t kRowFloats = 64 * 1024;
 
-// The longest row of a model of `total` numbers: kRowFloats, or half of that if it would be a part
-// of the model that shows. A row is updated when all of it is there, so that the last one's way to
-// a server and back comes on top of an iteration: 4 ms at 1 Gbit/s, where the whole of LeNet
-// takes 14.
+// Returns the longest row of a model of `total` numbers: kRowFloats, halved for small models so
+// that the last row adds little latency. A row is updated when all of it has arrived. So the way of
+// the last one to a server and back adds to an iteration: 4 ms at 1 Gbit/s, where the whole of
+// LeNet takes 14.
 std::uint32_t longest_row(std::size_t total);
 
 // The speed of a server as given or measured.
 struct ServerSpeed {
   double bandwidth = 0;  // bytes a second of its process's link, each way; 0: no limit
   double busy = 0;       // seconds that a pushed byte keeps it busy
-  // in its process: the rows that one has on other servers come through the same link
+  // A worker is in its process. The rows that it has on other servers come through the same link.
   bool has_worker = false;
 };
 
@@ -37,16 +37,16 @@ struct Servers {
   std::vector<ServerSpeed> speeds{};  // by server, or none
   int workers = 1;                    // that push to them
 
-  // Seconds an iteration of a server that holds `own` of `all` numbers: its link has to bring in
-  // its pushes, and the rows of a worker beside it that others hold (out goes as much), and it is
-  // busy with each push. Where all are alike: its numbers.
+  // Returns the estimated seconds an iteration for a server that holds `own` of `all` numbers;
+  // without speeds, `own`. Its link brings in its pushes, and the rows that a worker beside it has
+  // on other servers (as much goes out), and each push keeps it busy.
   double seconds(std::size_t server, double own, double all) const;
 };
 
-// Lengths of the rows of a param with `count` numbers, of `total` in all params: nearly equal, none
-// above `longest`, and so many that place() can give all servers the same within 5 % of their mean;
-// or, of unequal servers, each what it can bear, within as much. For that nothing is cut shorter
-// than a 4096th of the net, or 16 KiB: among very many servers the differences are larger.
+// Returns the lengths of the rows of a param with `count` numbers, of `total` in all params: nearly
+// equal, none above `longest`, and so many that place() can give all servers the same within 5 % of
+// their mean, or unequal servers what each can bear, within as much. For that nothing is cut
+// shorter than a 4096th of the net, or 16 KiB: among very many servers the differences are larger.
 std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers,
                                    std::uint32_t longest = kRowFloats);
 
@@ -56,7 +56,7 @@ std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const S
 // get none.
 void place(std::span<Row> rows, const Servers& servers);
 
-// Bytes of weights on each server.
+// Returns the bytes of weights on each server.
 std::vector<std::size_t> bytes_per_server(std::span<const Row> rows, int servers);
 
 }  // namespace shoal::table

@@ -15,27 +15,28 @@ inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's word
 // over in a later one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
-  // of every worker, unless `clocks` say otherwise, and the version of every row
+  // The clock at which every worker begins, unless `clocks` is given, and the first version of
+  // every row.
   Clock start = 0;
   optim::RuleOptions rule;
   optim::Regularization regularization = optim::Regularization::kL2;
   float weight_decay = 0;
-  // limit of the norm of the mean gradient of all rows; below 0: none
+  // The limit of the norm of the mean gradient of all rows; below 0: none.
   float clip = -1;
   std::uint32_t iter_size = 1;  // passes whose gradients a push sums
   SchemeSpec scheme{};
   Rows rows;
   Generation generation = 0;
-  // of the workers' processes, by worker; none: as in the job's first roster
+  // The ranks of the workers' processes, by worker; none: as in the job's first roster.
   std::vector<Rank> ranks{};
-  // at which each worker begins, `start` the least; none: all at `start`
+  // The clocks at which the workers begin, by worker, `start` the least; none: all at `start`.
   std::vector<Clock> clocks{};
-  // of the servers' processes, by server; none: as in the job's first roster
+  // The ranks of the servers' processes, by server; none: as in the job's first roster.
   std::vector<Rank> server_ranks{};
   Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(worker); }
   bool operator==(const Plan&) const = default;
 };
-// Empty, or the first thing wrong, in words.
+// Returns "", or the first thing wrong, in words.
 std::string validate(const Plan& plan);
 
 }  // namespace shoal::table

@@ -25,9 +25,9 @@ struct Contribution {
   int worker = 0;
   Clock clock = 0;
   Version base = 0;  // of the row when its worker last read it
-  // relative to other workers': its samples, say. 0: nothing in it (an iteration left out)
+  // Relative weight, for instance the sample count. 0: the iteration was skipped.
   float weight = 1;
-  // as in its Push; schemes do not look at these
+  // The fields of its Push. Schemes do not read these.
   float rate = 0;
   Values values{};
   std::span<float> clear_after{};
@@ -35,11 +35,11 @@ struct Contribution {
 
 // The state of a worker at a row.
 struct WorkerView {
-  // false once it finished or left, and all its pushes are here: no worker waits for it
+  // False once it finished or left, and all its pushes are here: no worker waits for it.
   bool counts = true;
   Clock pushed = 0;  // its contributions 0 .. pushed-1 have arrived (starts at Plan::start)
   Clock merged = 0;  // and 0 .. merged-1 are in the row, or were dropped
-  // of the row just after its last contribution was merged (before the first: Plan::start)
+  // The row's version just after its last contribution was merged (before the first: Plan::start).
   Version last = 0;
 };
 
@@ -51,28 +51,29 @@ struct RowView {
   Clock oldest = 0;            // the least clock held, if anything is
 };
 
-// How the numbers of a merge change the row.
+// The way in which the numbers of a merge change the row.
 enum class Apply : std::uint8_t {
   kRule,  // one step of the update rule on scale * sum of weight * values
   kAdd,   // row += scale * sum of weight * values
-  // of one contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of
-  // the row
+  // One contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of
+  // the row.
   kElastic,
 };
 
-// One update: the version rises by one. What is taken and dropped of a worker is, together, its
-// oldest contributions held.
+// One update: the version rises by one. Per worker, take and drop cover a prefix of its held
+// contributions.
 struct Merge {
   std::vector<std::size_t> take{};  // indices into held, in the order of summation
   std::vector<float> weights{};     // one each
-  // of the sum; for kRule before the clip, and not of the decay
+  // Multiplies the sum; for kRule before the clip, and not the decay.
   float scale = 1;
   float rate_scale = 1;  // times the rate that the first contribution carries (kRule)
   Apply apply = Apply::kRule;
-  // thrown away, counted, not merged; a merge may be drops alone: then there is no update, no
-  // version
+  // Contributions that are counted, not merged. A merge of drops alone makes no update and no
+  // version.
   std::vector<std::size_t> drop{};
-  // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads
+  // The lambda of compensation: values are v + lambda * v * v * (row - what their worker last
+  // read); see keeps_reads.
   float compensation = 0;
 };
 
@@ -81,22 +82,22 @@ struct Merge {
 struct Task {
   ContributionKind contribution = ContributionKind::kGradient;
   int steps = 1;  // 0: as many as the pacer says
-  // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
+  // Asks the pacer, before it pushes, for a verdict on the task (Topic::kJudge).
   bool judged = false;
   bool paced = false;  // asks the pacer before it starts (Topic::kBegin)
-  // and may do so before its last task is in the rows: the answer does not depend on it
+  // It may ask before its last task is in the rows: the answer does not depend on it.
   bool asks_early = false;
-  // tasks are the job's: each worker takes the next one as long as there are any, and asks before
-  // it starts
+  // Tasks are the job's: each worker takes the next one while there are any, and asks before it
+  // starts.
   bool shared = false;
-  // weights: exchanged before the first step, whose gradient is still that of the weights before
-  // the exchange
+  // Weights are exchanged before the first step, whose gradient is still that of the weights before
+  // the exchange.
   bool pull_first = false;
   MomentumPolicy momentum = MomentumPolicy::kKeep;
   Weighing weighing = Weighing::kSamples;
-  // Deltas whose mean is taken: what the table multiplies it by, and the momentum of these steps of
-  // the table's, of the past ones' sum. The worker sees to the momentum, in what it pushes: it
-  // knows the steps from the rows it read, and all workers' shares add up to one.
+  // global_rate, global_momentum: applied to the mean of deltas. Each worker adds its share of the
+  // momentum to its push: it computes the past steps from the rows it read, and all workers' shares
+  // add up to one.
   float global_rate = 1, global_momentum = 0;
   bool global_nesterov = false;
   // The pacer says how many steps, and looks at what they, and exchanges, take.
@@ -109,7 +110,7 @@ using PacerMaker = std::function<std::unique_ptr<Pacer>()>;
 // The traits of a scheme hold for every row, at every time.
 struct SchemeTraits {
   Task task{};
-  // A worker reads what holds all updates of the clocks before its own less this, and all its own;
+  // A worker reads rows with all updates of the clocks before its own less this, and all its own;
   // kUnbounded: all its own.
   Clock staleness = kUnbounded;
   // Every update takes the contributions of one clock of all workers that count, less those that
@@ -127,8 +128,8 @@ struct SchemeTraits {
   // save, to stop. Others do these things each at a clock of its own.
   bool bounded() const { return staleness != kUnbounded; }
   ContributionKind contribution() const { return task.contribution; }
-  // The scheme's decisions on whole tasks; null if it takes none. The coordinator's, one for the
-  // job.
+  // Returns the maker of the scheme's decisions on whole tasks; null if it makes none. The
+  // coordinator has one for the job.
   std::unique_ptr<Pacer> make_pacer() const { return pacer ? pacer() : nullptr; }
 };
 
@@ -137,23 +138,24 @@ class Scheme : public SchemeTraits {
   explicit Scheme(SchemeSpec spec = {}, SchemeTraits traits = {})
       : SchemeTraits(std::move(traits)), spec_(std::move(spec)) {}
   virtual ~Scheme() = default;
-  // Without what goes without saying: of {dc_asgd, compensation 0.04} it is that of {dc_asgd}.
+  // Returns the spec without values equal to their defaults: for {dc_asgd, compensation 0.04} that
+  // of {dc_asgd}.
   const SchemeSpec& spec() const { return spec_; }
   std::string name() const { return spec_.words(); }
-  // Why it cannot serve a job of so many workers; "" if it can.
+  // Returns why it cannot serve a job of so many workers; "" if it can.
   virtual std::string unfit(int) const { return ""; }
-  // The same for a job's next generation: its worker i was number before[i], or -1: is new;
-  // seconds[i] is what one iteration takes it, 0: not known.
+  // Returns the spec for a job's next generation. Its worker i was number before[i], or -1: is new;
+  // seconds[i] is the time of one of its iterations, 0: not known.
   virtual SchemeSpec for_workers(std::span<const int>, std::span<const double>) const {
     return spec_;
   }
   // Returns a warning about its use by so many workers; "" if there is none.
   virtual std::string caution(int) const { return ""; }
-  // The next update that what is held allows, or nothing.
+  // Returns the next update that the held contributions allow, or nothing.
   virtual std::optional<Merge> next_merge(const RowView& row) const = 0;
-  // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once
-  // true it stays true until the worker pushes again. A worker's own contributions 0 .. clock-1
-  // have arrived when this is asked.
+  // Returns whether `worker`, which has finished `clock` iterations, may read the row for the next.
+  // Once true it stays true until the worker pushes again. A worker's own contributions 0 ..
+  // clock-1 have arrived before the call.
   virtual bool readable(const RowView& row, int worker, Clock clock) const {
     return row.workers[worker].merged >= clock && (!bounded() || row.slowest >= clock - staleness);
   }

@@ -15,7 +15,7 @@ namespace shoal::table {
 // The fate of the momentum of a worker's own solver when it has exchanged its numbers.
 // kAverage: histories are exchanged as the weights are
 enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };
-// How much a worker's contribution counts beside others'.
+// The weight of a worker's contribution beside others'.
 enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };
 // kAfter: weights are exchanged behind the steps of a task; kBefore: before the first of them.
 enum class ExchangeOrder : std::uint8_t { kAfter, kBefore };
@@ -29,7 +29,8 @@ enum class WeightFunction : std::uint8_t { kNone, kInverse, kPolynomial, kExpone
 // more than the others' updates since the worker's, or its group's, own last. They differ by one
 // once something was missed.
 enum class StalenessBy : std::uint8_t { kCounter, kVersion };
-// the gradient, before the clip and without the decay; or the rate, and so the decay too
+// kGradient: the gradient, before the clip and without the decay; kRate: the rate, and so the decay
+// too.
 enum class Weighed : std::uint8_t { kGradient, kRate };
 
 using Count = std::int64_t;                    // of steps, tasks, workers ...
@@ -40,13 +41,14 @@ class Scheme;
 
 struct SchemeSpec {
   std::string name = "bsp";
-// Each is an optional value: of one that is not given the scheme has what it usually has.
+// The parameters. One that is not given has the scheme's default value.
 #define FIELD(name, Type, ...) std::optional<Type> name{};
 #include "shoal/table/scheme/fields.def"
-  // Its printed form, "grouped groups=0,2|1 staleness=3", which messages carry and nothing but
+  // Returns its printed form, "grouped groups=0,2|1 staleness=3", which messages carry and only
   // parse_scheme reads.
   std::string words() const;
-  // Checks it. An error (kConfig) says what is wrong, or missing: groups that are not found yet.
+  // Checks it and makes the scheme. An error (kConfig) names what is wrong, or missing: groups that
+  // are not found yet.
   Result<std::unique_ptr<Scheme>> make() const;
   bool operator==(const SchemeSpec&) const = default;
 };
@@ -57,12 +59,12 @@ void for_each_parameter(auto& spec, const auto& visit) {
 #include "shoal/table/scheme/fields.def"
 }
 
-// Gives the parameter the value that the text is. Returns why it cannot; "" if it did.
+// Sets the parameter from text. Returns why it cannot; "" if it did.
 std::string set_parameter(SchemeSpec& spec, const std::string& name, std::string_view text);
 
-// The spec that words say: a name, then "key=value" words, of which the first may leave out the key
-// that schemes.def says: "bsp", "ssp 2", "async payload=delta local_steps=5". An error (kConfig)
-// says which word is wrong. What is senseless together is left to SchemeSpec::make.
+// Parses a name, then "key=value" words, of which the first may leave out the key that schemes.def
+// names: "bsp", "ssp 2", "async payload=delta local_steps=5". An error (kConfig) names the wrong
+// word. Contradictions are left to SchemeSpec::make.
 Result<SchemeSpec> parse_scheme(std::string_view words);
 
 // A line of fields.def. `usual` and `values` are for people; "" as usual: a value must be given.
@@ -74,7 +76,7 @@ struct SchemeField {
 const std::vector<SchemeField>& scheme_fields();
 const SchemeField& scheme_field(const std::string& name);  // there is one
 std::vector<std::string> scheme_names();
-// The scheme that parameters mean of which no name is given; bsp if they imply none.
+// Returns the scheme that given parameters imply when no name is given; bsp if they imply none.
 std::string implied_scheme(const std::function<bool(const char* parameter)>& is_given);
 
 }  // namespace shoal::table

@@ -7,42 +7,42 @@
 
 namespace shoal::table {
 
-// Bytes and frames since the start, as counted where they are handed to or taken from the system
-// or a process of this machine; in-process traffic apart.
+// Bytes and frames since the start, counted where they are handed to or taken from the system or a
+// process of this machine. In-process traffic is counted apart.
 struct Traffic {
   std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
-  // rows that went to or came from a server in this process, which no wire saw
+  // Bytes of rows that went to or came from a server in this process, on no wire.
   std::uint64_t local_bytes = 0;
-  // of those sent, how many went through memory to processes of this machine
+  // Bytes, of those sent, that went through memory to processes of this machine.
   std::uint64_t shared_bytes = 0;
-  // in which the system could not take all there was to send, or a frame had come in part; sums
-  // over connections
+  // Time in which the system could not take all bytes to send, or a frame had come in part; sums
+  // over connections.
   std::chrono::nanoseconds sending{}, receiving{};
 };
 
-// Counts since the start of how stale pushes and reads were: how often 0, 1, 2 ...; the last: or
-// more.
+// The staleness of pushes and reads since the start, as counts of 0, 1, 2 ...; the last counts all
+// above.
 struct StalenessCounts {
-  // versions that others made of a row between the read that a push was computed from and its
-  // answer
+  // Versions that others made of a row between the read that a push was computed from and its
+  // answer.
   Staleness pushes{};
-  // clocks that the reader of a row was ahead of the slowest worker
+  // Clocks that the reader of a row was ahead of the slowest worker.
   Staleness reads{};
-  // pushes that had nothing in them, or whose answer shows that they were not merged
+  // Pushes without contents, or whose answer shows that they were not merged.
   std::uint64_t drops = 0;
 };
 
 // Counts of a server since the start.
 struct ShardCounters {
-  // updates; pushes in them; pushes thrown away, left-out iterations among them
+  // Updates; pushes in them; pushes thrown away, including those of skipped iterations.
   std::uint64_t merges = 0, contributions = 0, dropped = 0;
   std::uint64_t repeated = 0;  // pushes that were there already
-  // pushes before an earlier one of their worker: asked for again, not kept
+  // Pushes before an earlier one of their worker, which are requested again and not kept.
   std::uint64_t early = 0;
   std::uint64_t refused = 0;  // pushes with a NaN or an infinity
   std::uint64_t parked = 0;   // reads that had to wait
   std::uint64_t late = 0;     // messages of an earlier generation
-  // how many reads were so many clocks ahead of the slowest worker; the last: or more
+  // The reads that were so many clocks ahead of the slowest worker; the last counts all above.
   Staleness staleness{};
 };
 
@@ -68,25 +68,25 @@ class Table {
   virtual Status create(const Plan& plan, const Source& initial,
                         const Destinations& destinations) = 0;
 
-  // Between two plans: this worker is at the end of its part of a generation, and has heard of all
-  // that it pushed. Waits until all are. From then on worker() and roster() are those of the next
-  // generation, whose plan create() is to be given; false: this worker is not in it any more.
+  // Ends this worker's part of a generation, between two plans, with all its pushes answered. Waits
+  // until all workers have. From then on worker() and roster() are those of the next generation,
+  // whose plan create() is to be given. Returns false if this worker is not in it.
   virtual Result<bool> regroup(const SegmentBody& end) = 0;
 
-  // This worker wants to leave, at the end of a task: it has made its last push and heard of all,
-  // and takes part in nothing more. `state` is what it would have said in a gather for a snapshot.
-  // Returns when this process may go; false: it may not, and all workers are told to stop.
+  // Asks to leave, at the end of a task: the worker has made its last push, has all answers, and
+  // takes part in nothing more. `state` is its part of a gather for a snapshot. Returns when this
+  // process may go; false: it may not, and all workers are told to stop.
   virtual Result<bool> leave(Clock clock, std::string state) = 0;
 
-  // Memory for numbers that are pushed: from there they reach processes of this machine with one
-  // copy less, if that can be.
+  // Returns memory for numbers to push. From there they reach processes of this machine with one
+  // copy less, if possible.
   virtual std::shared_ptr<float[]> memory(std::size_t floats) = 0;
 
-  // The job's error, if it has failed, without waiting. On any thread.
+  // Returns the job's error, if it has failed, without waiting. On any thread.
   virtual Status status() const = 0;
 
-  // How this worker's thread shares work out that it does for a server in its process; if not said
-  // it does all itself.
+  // Gives the table a ParallelFor for the work that this worker's thread does for a server in its
+  // process. Without one that thread does all of it.
   virtual void share_out(ParallelFor parallel_for) = 0;
   // Asynchronous: returns at once, but for rows of a server in this process that no other worker
   // pushes: they have been updated then, since only this thread would wait for it. Values as in
@@ -96,43 +96,44 @@ class Table {
   virtual void get(RowId row, Clock clock, Part part) = 0;
   // Returns when these rows have arrived.
   virtual Status wait(std::span<const RowId> rows) = 0;
-  // Whether they have, without waiting.
+  // Returns whether these rows have arrived, without waiting.
   virtual bool has(std::span<const RowId> rows) = 0;
-  // Of the numbers of the row that arrived last; before any, the plan's start.
+  // Returns the version of the row's numbers that arrived last; before any, the plan's start.
   virtual Version version(RowId row) = 0;
 
-  // A question to the coordinator, or a round with all workers: what Topic says of it. `clock` must
-  // differ from round to round of a topic.
+  // Asks the coordinator, or takes part in a round with all workers, as Topic describes. `clock`
+  // must differ from round to round of a topic.
   virtual Result<std::string> ask(Topic topic, Clock clock, std::string body) = 0;
-  // Says without waiting (kOutputs, kReport, kPause).
+  // Sends without waiting (kOutputs, kReport, kPause).
   virtual void tell(Topic topic, Clock clock, std::string body) = 0;
-  // Answers to kOutputs that came since the last call: chief only.
+  // Returns the answers to kOutputs since the last call: chief only.
   virtual std::vector<Answer> take_outputs() = 0;
 
-  // Before iteration `clock` starts: waits while a pause is being agreed on, and returns what all
-  // do now, after `clock` iterations.
+  // Waits, before iteration `clock` starts, while a pause is being agreed on. Returns what all do
+  // now, after `clock` iterations.
   virtual Result<Want> start(Clock clock) = 0;
 
   // Ends the worker's part in order: all have finished when it returns.
   virtual Status finish(Clock clock) = 0;
   // Ends the job for all: this worker met an error.
   virtual void abort(const Error& error) = 0;
-  // Returns when what push() and create() were given is no longer read, nor will be. Before their
-  // memory goes, unless the service went first; what is left of the table is ask, tell and abort.
-  // If the job is not over, the others take this worker for lost, unless abort follows at once.
+  // Returns when the memory given to push() and create() is no longer read, nor will be. Call it
+  // before that memory goes, unless the service went first. Afterwards only ask, tell and abort may
+  // be called. If the job is not over, the others take this worker for lost, unless abort follows
+  // at once.
   virtual void release() = 0;
 
   virtual Traffic traffic() const = 0;  // of the whole process
   // The monotonic clock by which this worker's times are measured: the system's, or that of a
   // simulation.
   virtual Instant now() const = 0;
-  // Pushes of this worker; reads that the server in this process answered, of any worker. Without a
-  // server here: none.
+  // Returns the staleness of this worker's pushes, and of the reads of any worker that the server
+  // in this process answered (none without a server).
   virtual StalenessCounts staleness() const = 0;
 };
 
-// How rows go to and come from processes of the same machine: through memory if that can be had, or
-// as to others.
+// The transport of rows between processes of one machine: through memory if possible, or as to
+// others.
 enum class LocalTransport { kAuto, kTcp };
 
 // The order of sending. kArrival (FIFO) exists for comparison.
@@ -141,8 +142,8 @@ enum class Order { kPriority, kArrival };
 struct ServiceOptions {
   Rank rank = 0;
   std::uint32_t processes = 1;
-  // a job that goes on, with the rank that enroll() had for it; `processes` is its rank and one
-  // then
+  // A job that goes on, with the rank that enroll() had for it. `processes` is then its rank plus
+  // one.
   bool joins = false;
   // The job's processes come without ranks: process 0 hands out those from 1 to `processes` in the
   // order in which the others ask with enroll(), which waits for process 0 for as long as `start`.
@@ -159,22 +160,22 @@ struct ServiceOptions {
   std::optional<SchemeSpec> scheme;  // the plan's, for the coordinator of process 0
   int threads = 1;                   // for input and output
   Order order = Order::kPriority;    // of a worker's pushes and of a server's answers
-  // in process 0, on a thread for input and output: told of each round that ends, as in
-  // Pacer::take_round
+  // Called in process 0, on a thread for input and output, with each round that ends, as in
+  // Pacer::take_round.
   std::function<void(const std::string&)> on_round{};
-  // bytes a link hands to the system ahead: the most an urgent row waits for
+  // Bytes a link hands to the system ahead: the most that an urgent row waits for.
   std::size_t window = 512 * 1024;
-  // under a throttle: kTcp
+  // Under a throttle: kTcp.
   LocalTransport local_transport = LocalTransport::kAuto;
-  // bytes a second each way that this process may send and receive; 0: no limit. For trials
+  // Bytes a second each way that this process may send and receive; 0: no limit. For trials.
   double throttle = 0;
   milliseconds start{300'000};   // all must have joined
   milliseconds connect{10'000};  // one attempt to connect
   milliseconds reconnect{800};   // a broken connection must be back
-  // a silent peer is named, is given up
+  // A silent peer is named, is given up.
   milliseconds stall_warn{10'000}, stall_abort{60'000};
 };
-// Empty, or the first thing wrong, in words.
+// Returns "", or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);
 // Asks the job's process 0 for a rank, for a process that is to join while the job trains, or one
 // of those it begins with if they come without ranks; token, coordinator and times as in the
@@ -182,7 +183,7 @@ std::string validate(const ServiceOptions& options);
 Result<Rank> enroll(const ServiceOptions& options);
 
 // The wish of a server alone: a snapshot or a stop of the whole job, never kRegroup; or to leave,
-// as it does when its rows are elsewhere. Where it cannot be spared all stop.
+// as it does when its rows are elsewhere. If it cannot be spared all stop.
 struct Wish {
   Want want = Want::kNothing;
   bool leaves = false;
@@ -196,8 +197,8 @@ class Service {
   // does not matter), joins, and returns when all processes have. Errors name the
   // processes that are missing, or why this one was refused.
   static Result<std::unique_ptr<Service>> create(const ServiceOptions& options);
-  // A job that is over ends in order: what was said last still arrives. A service that goes before
-  // that is lost to the others, as if killed.
+  // Ends the connections of a finished job in order: messages already sent still arrive. If the job
+  // is not over, the others take this process for lost, as if killed.
   virtual ~Service() = default;
   virtual const RosterBody& roster() const = 0;
   virtual std::uint16_t port() const = 0;  // listened on
@@ -206,9 +207,10 @@ class Service {
   // A server alone stays here until the job is done or failed. `wish` is asked a few times a
   // second, until the server is to leave, or all are to stop and be continued.
   virtual Status serve(const std::function<Wish()>& wish) = 0;
-  // This process has left the job, which goes on.
+  // Returns whether this process has left the job, which goes on.
   virtual bool left() const = 0;
-  // The job, of which this server alone was a part, has stopped and is to be continued.
+  // Returns whether the job, of which this server alone was a part, has stopped and is to be
+  // continued.
   virtual bool requeued() const = 0;
 };
 

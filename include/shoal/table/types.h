@@ -24,9 +24,9 @@ inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row
 inline constexpr std::size_t kMaxPayloadBytes = 8u << 20;  // of one frame, whatever its codec
 inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
 
-// How often something was 0, 1, 2 ... clocks or versions behind; the last: or more.
+// Counts of events that were 0, 1, 2 ... clocks or versions behind; the last counts all above.
 using Staleness = std::array<std::uint64_t, 64>;
-// The place there of so many.
+// Returns the index there of so many.
 inline std::size_t staleness_class(std::int64_t behind) {
   return std::clamp<std::int64_t>(behind, 0, std::tuple_size_v<Staleness> - 1);
 }
@@ -38,7 +38,7 @@ struct Values {
   std::shared_ptr<const void> owner{};
 };
 
-// How a row's numbers become bytes (codec.h). Append only; these are on the wire.
+// The encoding of a row's numbers as bytes (codec.h). Append only; these are on the wire.
 enum class CodecId : std::uint8_t { kFloat32 = 0 };
 
 // A row's numbers as the bytes of a frame, which last as Values do.
@@ -46,16 +46,16 @@ struct Payload {
   CodecId codec = CodecId::kFloat32;
   std::span<const std::byte> bytes{};
   std::shared_ptr<const void> owner{};
-  // The numbers of a kFloat32 payload, where they are.
+  // Returns the numbers of a kFloat32 payload, in place.
   std::span<const float> floats() const {
     return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
   }
 };
-// The kFloat32 payload that shares these numbers.
+// Returns the kFloat32 payload that shares these numbers.
 inline Payload as_payload(const Values& numbers) {
   return {CodecId::kFloat32, std::as_bytes(numbers.data), numbers.owner};
 }
-// The same bytes with an owner: a copy of them if they have none.
+// Returns the same bytes with an owner: a copy of them if they have none.
 Payload owned(const Payload& payload);
 // Gives a payload so many bytes of its own, and returns them.
 inline std::span<std::byte> allocate(Payload& payload, std::size_t bytes) {
@@ -65,13 +65,13 @@ inline std::span<std::byte> allocate(Payload& payload, std::size_t bytes) {
   return {memory.get(), bytes};
 }
 
-// Where a worker reads a row: row.length floats that no other code looks at until the row has
-// arrived.
+// The memory where a worker reads a row: row.length floats that no other code reads or writes until
+// the row has arrived.
 struct Destination {
   Destination(std::span<float> numbers, Values* values = nullptr)
       : numbers(numbers), values(values) {}
   std::span<float> numbers;
-  // If given: becomes the numbers, which may lie elsewhere than above then: where they came.
+  // If given, it is set to the numbers. They may lie where they came, instead of in `numbers`.
   Values* values;
 };
 
@@ -102,10 +102,10 @@ inline constexpr std::int32_t kEveryWorker = -1;
 // asked for later ones forgets it, and acknowledges the push with a Row without numbers.
 struct Row {
   std::uint32_t length = 0;  // floats, 1 .. kMaxRowFloats
-  // the owner's place in the forward pass: a row with a smaller one is needed, and sent, earlier
+  // The owner's place in the forward pass. A row with a smaller one is needed, and sent, earlier.
   std::uint32_t priority = 0;
   std::uint16_t server = 0;  // which server holds it
-  // false: written once and never pushed (a frozen param), or pushed by its writer alone
+  // False: written once and never pushed (a frozen param), or pushed by its writer alone.
   bool learns = true;
   float lr_mult = 1, decay_mult = 1;
   CodecId push_codec = CodecId::kFloat32, pull_codec = CodecId::kFloat32;  // pull: of weights
@@ -114,9 +114,9 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
-// Which of the rows that wait for a link leaves first: the one with the smallest. A worker needs
-// all rows of a clock before any of a later one, and of a clock's those that its forward pass needs
-// first.
+// The order in which rows that wait for a link leave: the smallest first. A worker needs all rows
+// of a clock before any of a later one, and among those of one clock the rows that its forward pass
+// needs first.
 struct Urgency {
   Clock clock = -1;  // of the numbers that the row's reader waits for
   std::uint32_t priority = 0;
@@ -143,7 +143,7 @@ class Rows {
   bool operator==(const Rows& other) const {
     return rows_ == other.rows_ || std::ranges::equal(all(), other.all());
   }
-  // The rows to change, which this plan alone has from here on. Good until it is copied.
+  // Returns the rows to change. This plan alone has them from here on. Good until it is copied.
   std::vector<Row>& edit() {
     if (!rows_ || rows_.use_count() > 1) rows_ = std::make_shared<std::vector<Row>>(begin(), end());
     return *rows_;

@@ -17,7 +17,7 @@
 namespace shoal::table {
 
 inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
-// of all that a stranger may send, in every version
+// The version of all frames that a stranger may send, in every version of the protocol.
 inline constexpr std::uint8_t kFirstVersion = 1;
 inline constexpr std::size_t kHeaderSize = 24;
 
@@ -25,10 +25,10 @@ struct Header {
   std::uint8_t version = kProtocolVersion;
   std::uint8_t type = 0;  // the number of the message's type
   bool lent = false;      // the payload is in the sender's memory
-  // bytes; 0xffff for messages without a payload whose fields are longer than that: then all is
-  // fields
+  // Bytes of fields. 0xffff for messages without a payload and with longer fields: then all bytes
+  // are fields.
   std::uint16_t fields = 0;
-  // of its sender, rising by one a frame: names a frame in errors
+  // The sender's number of the frame, rising by one a frame. It names a frame in errors.
   std::uint64_t request = 0;
   std::uint32_t length = 0;  // bytes after the header
   std::uint32_t crc = 0;
@@ -37,7 +37,7 @@ struct Header {
   std::size_t payload_bytes() const { return length - field_bytes(); }
 };
 
-// Where a payload lies in the memory that its sender has offered.
+// The place of a payload in the memory that its sender has offered.
 struct Lent {
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
@@ -51,7 +51,7 @@ struct Frame {
   Payload payload;
   std::size_t bytes() const { return head.size() + payload.bytes.size(); }
 };
-// `lent`: where the message's payload lies, which then is not in the frame.
+// `lent`: the place of the message's payload, which then is not in the frame.
 Frame encode(const Message& message, std::uint64_t request, const std::optional<Lent>& lent = {});
 Lent decode_lent(std::string_view bytes);         // kLentBytes
 std::size_t frame_bytes(const Message& message);  // of the frame that encode() makes of it
@@ -64,22 +64,22 @@ enum class Stage { kStranger, kPeer };
 // version, a process of another byte order).
 // `bytes`: kHeaderSize or more; likewise in crc_of_header().
 Result<Header> decode_header(std::string_view bytes, Stage stage);
-// The same of the first four bytes or more: what is no frame need not be waited for.
+// Checks the magic in the first four bytes or more: what is no frame need not be waited for.
 Status check_magic(std::string_view bytes);
-// The crc32c to go on with: of the header's bytes before its own crc.
+// Returns the crc32c of the header's bytes before its own crc, to continue with.
 std::uint32_t crc_of_header(std::string_view bytes);
-// Ok if the crc of a frame's bytes is the one that its header says; else an error that says what is
-// damaged.
+// Returns ok if the crc of a frame's bytes is the one in its header; else an error that names the
+// damage.
 Status check_crc(const Header& header, std::uint32_t crc);
 
-// The message of a header's fields, without the bytes of its payload; checks every length
+// Returns the message of a header's fields, without the bytes of its payload. Checks every length
 // and enum value.
 Result<Message> decode_fields(const Header& header, std::string_view fields);
-// The payload of Init, Push and RowMessage; null for the others.
+// Returns the payload of Init, Push and RowMessage; null for the others.
 Payload* payload_of(Message& message);
 const Payload* payload_of(const Message& message);
 
-// A whole frame, for where bytes come whole: header, fields, crc and payload, which is copied.
+// Decodes a whole frame, where bytes come whole: header, fields, crc and payload, which is copied.
 Result<Message> decode(std::string_view frame, Stage stage);
 
 }  // namespace shoal::table
