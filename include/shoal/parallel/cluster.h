@@ -1,5 +1,6 @@
-// Which processes make up a job and which of them this one is: from a machinefile, flags and the
-// environments of launchers. Pure: files are read by the caller's hand, variables come in as a map.
+// Finds which processes make up a job, and which of them this one is, from a machinefile, flags and
+// the environments of launchers. The functions are pure: their caller reads files, and passes
+// variables in a map.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,10 @@ std::optional<Role> role_named(std::string_view name);
 // One process to be.
 struct Process {
   int id = 0;  // rank, 0 first
-  // as written: a name, an IPv4 or, without brackets, an IPv6 address
+  // As written: a name, or an address of IPv4 or, without brackets, of IPv6.
   std::string host;
-  // of the table service; where none was given: the default port, or the next on the same host
+  // The port of the table service. If none was given: the default port, or the next on the same
+  // host.
   int port = 0;
   Role role = Role::kBoth;
   int ssh_port = 22;
@@ -52,18 +54,18 @@ inline constexpr int kDefaultPort = 29600;
 // "0,2|1": the workers of each group, in the order in which the file names groups; "" if it names
 // none. An error (kUsage): some workers have one and others do not.
 Result<std::string> groups_of(const std::vector<Process>& machines);
-// Of the servers' links, in their order; none unless all are said.
+// Returns the bandwidths of the servers' links, in the servers' order; none unless all are given.
 std::vector<double> server_bandwidths(const std::vector<Process>& machines);
-// The workers' weights, in their order; none if all are equal.
+// Returns the workers' weights, in their order; none if all are equal.
 std::vector<double> worker_weights(const std::vector<Process>& machines);
 
 // The place of a process in its job.
 struct Place {
-  // rank below 0: process 0 is to say it, and is the first that comes on the machine of `master`
+  // `rank` below 0: process 0 assigns it, and is the first process on the machine of `master`.
   int rank = 0, processes = 1;
   std::string master;  // "host:port" of process 0
-  // where rank and size come from, for the log: "flags --client_id and --num_clients", "torchrun
-  // (RANK ...)"
+  // The source of rank and size, for the log: "flags --client_id and --num_clients", "torchrun
+  // (RANK ...)".
   std::string source;
   std::vector<Process> machines;  // of the machinefile, or empty
   Role role = Role::kBoth;        // its own

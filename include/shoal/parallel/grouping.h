@@ -15,7 +15,7 @@ using table::text_of;
 
 struct GroupingOptions {
   std::size_t smallest = 1;  // workers in a group, at least
-  // the mean speed of a group is at least so many times that of the next slower one
+  // The mean speed of a group is at least so many times that of the next slower one.
   double apart = 1.2;
   double noise = 0.05;  // a speed is known but to this part of itself
 };
@@ -42,18 +42,18 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
 // of its group.
 double pace_of(const Groups& groups, std::span<const double> speeds);
 
-// Whether going over from one grouping to another is worth the change: if the pace gains `gain` by
-// it; or if there are fewer groups, and so less staleness, and the pace loses no more than half of
-// that. Between the two nothing changes, so that a speed that wavers does not.
+// Returns whether to change from one grouping to another: if the pace gains `gain`; or if there are
+// fewer groups, and so less staleness, and the pace loses at most half of that. Between the two
+// nothing changes, so that a wavering speed causes no change.
 bool worth_changing(const Groups& from, const Groups& to, std::span<const double> speeds,
                     double gain = 0.1);
 
-// Whether workers that have these shares of the work should have shares in proportion to their
-// speeds: if all of it is then done `gain` faster, when the last worker is through.
+// Returns whether workers with these shares of the work should get shares in proportion to their
+// speeds: if the last worker is then done with all of the work `gain` faster.
 bool worth_changing(std::span<const double> shares, std::span<const double> speeds,
                     double gain = 0.1);
 
-// By worker: its part of the data beside the others', which is the speed of the slowest in its
+// Returns, for each worker, the weight of its part of the data: the speed of the slowest in its
 // group.
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds);
 

@@ -27,7 +27,7 @@ std::vector<std::string> output_columns(const Net& net);
 struct RecorderOptions {
   std::string metrics;              // a folder, or "": none are written
   std::uint64_t metrics_limit = 0;  // bytes of each worker's, as in MetricsWriter
-  // a folder of the job, in which each worker has its own; or ""
+  // The job's folder, in which each worker has a folder of its own; or "".
   std::string esync_logs;
   RunMetrics run;
   bool local_steps = false;  // of ESync's two kinds of logs, that with local steps
@@ -39,14 +39,14 @@ class Recorder final : public Meter, public Observer {
   // `table` is null for a process that trains alone. `next` hears what this observer hears; it may
   // be null.
   Recorder(const RecorderOptions& options, const table::Table* table, Observer* next);
-  // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be
-  // written.
+  // Opens the files for this solver, before its first iteration. Throws ConfigError (kUsage) if a
+  // file cannot be written.
   void open(Solver& solver);
   // Writes what is left. Returns the first error since open(), kSnapshot.
   Status close();
-  // A display or a test that is another's, once open.
+  // Records a display or a test of another process. Call it after open().
   void record(const ScoreMetrics& score);
-  // From this iteration on the scheme is this one. Before open(): of the run's first.
+  // Sets the scheme from this iteration on. Before open(): the scheme of the run's first iteration.
   void phase(const std::string& scheme, std::int64_t iteration);
 
   void start(std::int64_t iteration) override;
@@ -86,7 +86,7 @@ class Recorder final : public Meter, public Observer {
   bool begun_ = false;                 // training, of which the phases are parts
   Instant started_{}, ended_{};        // training; the last clock
   Point begin_, step_, passed_;
-  // the seconds waited for others, when the last iteration ended
+  // Seconds waited for others until the last iteration ended.
   std::optional<double> rows_before_;
   double waited_before_ = 0;  // of them between that and the present one
   Counts before_;

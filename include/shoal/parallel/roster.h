@@ -9,7 +9,7 @@
 
 namespace shoal::parallel {
 
-// How many of a job's processes are workers, and how many servers.
+// Return the numbers of workers and of servers in a job.
 int workers_of(const table::RosterBody& roster);
 int servers_of(const table::RosterBody& roster);
 // The rank of each worker's process, and the iterations that it has behind it.
@@ -22,8 +22,8 @@ std::vector<double> bandwidths_of(const table::RosterBody& roster);
 // nothing is known). Where the fastest is less than a quarter faster than the slowest, they are
 // taken to be alike.
 table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths);
-// Whether there is one process, with the one worker and the one server in it: no row ever leaves
-// it.
+// Returns whether the job is one process, with the one worker and the one server in it. Then no row
+// leaves the process.
 bool is_alone(const table::RosterBody& roster);
 
 }  // namespace shoal::parallel

@@ -1,4 +1,4 @@
-// Which rows hold which numbers of a net's params.
+// Maps the rows of a table to the numbers of a net's params.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,14 @@ namespace shoal::parallel {
 
 // The numbers that are exchanged besides the params that learn.
 struct RowExtras {
-  // what forward passes change: running means and the like
+  // Values that forward passes change: running means and the like.
   bool running_sums = false;
-  // the rule's first history of every param, then its second; in the order of net.params()
+  // The rule's first history of every param, then its second, in the order of net.params().
   std::vector<Tensor*> histories{};
-  // no row leaves this process, where one would wait behind another: rows are as long as they may
-  // be
+  // No row leaves this process. Then no row waits behind another, and rows are as long as allowed.
   bool stays = false;
-  // by layer: whether every worker updates its params itself, so that their rows, and their
-  // histories', are read once; empty: none
+  // By layer: every worker updates the layer's params itself, so that their rows, and the rows of
+  // their histories, are read once. Empty: no layer.
   std::vector<bool> replicated{};
 };
 
@@ -44,11 +43,12 @@ class RowMap {
   // Returns when no device reads or writes the row's tensor on the host.
   void finish_copies(table::RowId row) const;
   bool is_history(table::RowId row) const { return tensors_[row] != nullptr; }
-  // Of a param that gradients change: neither a history nor running sums.
+  // Returns whether the row is of a param that gradients change: not of a history or running sums.
   bool is_param(table::RowId row) const {
     return !is_history(row) && rows_[row].learns && rows_[row].lr_mult != 0;
   }
-  // Where the row lies: index into net.params() (of a history: whose it is), first element.
+  // The place of a row: an index into net.params() (for a history: its param), and the first
+  // element.
   struct Piece {
     std::size_t param = 0, offset = 0;
   };
@@ -63,7 +63,7 @@ class RowMap {
   Net& net_;
   std::vector<table::Row> rows_;
   std::vector<Piece> pieces_;
-  // by row: the history that it is of, or null
+  // By row: its history, or null.
   std::vector<Tensor*> tensors_;
   std::vector<std::vector<table::RowId>> owned_, needed_;  // by layer
 };

@@ -15,12 +15,13 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
-// How a phase's groups are found where the scheme's words do not give them: from speeds measured
-// just before.
+// The search for a phase's groups, where the scheme's words do not give them: from speeds measured
+// just before the phase.
 struct GroupSearch {
   std::int64_t profile = 30;  // iterations of async in which they are measured
   std::size_t smallest = 1;   // workers in a group, at least
-  // iterations of the chief until they are looked at again; 0: never; nothing: an epoch of the data
+  // Iterations of the chief until groups are searched for again. 0: never; nothing: an epoch of the
+  // data.
   std::optional<std::int64_t> interval{};
   bool operator==(const GroupSearch&) const = default;
 };
@@ -30,23 +31,24 @@ struct Phase {
   table::SchemeSpec scheme{};    // of a search without its groups
   std::string own{};             // "base_lr: 0.1": fields that replace the solver's
   std::uint32_t batch_size = 0;  // of the train net's data layers; 0: the net's
-  // the phase before it is the profile, in the scheme kProfile
+  // If given, the phase before it is the profile, in the scheme kProfile.
   std::optional<GroupSearch> search{};
   bool operator==(const Phase&) const = default;
 };
 
-// there no worker waits for others, so that what an iteration takes is the worker's own
+// The scheme of a profile. Its workers do not wait for others, so that an iteration takes a
+// worker's own time.
 inline constexpr const char* kProfile = "async";
 
-// The profile before a phase whose groups are searched for, until iteration `end` at most.
+// Returns the profile before a phase whose groups are searched for, until iteration `end` at most.
 Phase profile_of(const Phase& phase, std::int64_t end);
-// Whether groups are searched for in one of them.
+// Returns whether groups are searched for in one of the phases.
 bool has_search(const std::vector<Phase>& phases);
 
-// The phases of a training, from the first iteration to max_iter (without one: once through
+// Returns the phases of a training, from the first iteration to max_iter (without one: once through
 // the list). A solver without a scheme has bsp. Of several, each has its iterations; the list
-// begins again when it is through, and its last phase ends early; the last in the list may have
-// none, and then lasts to the end. Neighbours that are the same are one phase. Reads groups_file.
+// begins again after its last, and the last phase of the training ends early; the last in the list
+// may have none, and then lasts to the end. Equal neighbours become one phase. Reads groups_file.
 // Throws ConfigError, whose words begin with `name`.
 std::vector<Phase> phases_of(const SolverParameter& param, const std::string& name);
 
@@ -54,10 +56,11 @@ std::vector<Phase> phases_of(const SolverParameter& param, const std::string& na
 // a phase with a batch_size needs: without throws ConfigError.
 SolverParameter with_phase(SolverParameter param, const Phase& phase);
 
-// One scheme, without its iterations and what else a phase has of its own. Throws likewise.
+// Returns one scheme, without its iterations and other properties of a phase. Throws as phases_of
+// does.
 table::SchemeSpec spec_of(const SchemeParameter& scheme, const std::string& name);
 
-// Of a type, which prototxts may write "SSP".
+// Returns the word of a type in lower case: prototxts may write "SSP".
 std::string in_lower_case(std::string word);
 
 }  // namespace shoal::parallel

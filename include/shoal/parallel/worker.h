@@ -22,16 +22,16 @@ namespace shoal::parallel {
 struct WorkerOptions {
   std::string name = "solver";  // of the prototxt, for errors
   table::SchemeSpec scheme{};
-  // of this worker's gradients relative to others': its batch, where batches differ
+  // The weight of this worker's gradients relative to others': its batch, where batches differ.
   float weight = 1;
-  // the iteration at which this part of the run ends; where workers share iterations, that of each
-  // on average
+  // The iteration at which this part of the run ends; where workers share iterations, the mean of
+  // theirs.
   table::Clock until = 0;
   table::Generation generation = 0;  // of the plan: how many plans this table has had before
   table::SchemeMaker maker = &table::SchemeSpec::make;
   std::optional<table::Servers> servers{};  // as many as the roster's; nothing: all are alike
-  // Whether a thread of its own may update params after a step, beside the solver's; otherwise they
-  // stay as the step left them until the next.
+  // Params may be updated after a step on a thread beside the solver's. Otherwise they stay as the
+  // step left them until the next.
   bool updates_beside = true;
   Rates rates{};  // from which the ways of exchange are chosen; the same on every worker
 };
