@@ -44,7 +44,7 @@ class Exchange : public Checkpointed {
   virtual Status before_forward(int layer) = 0;
   // The layers' gradients are complete: begins to send them.
   virtual Status after_backward(std::span<const int> layers) = 0;
-  // Of this worker. Waits for the device.
+  // Returns size and health of this worker's gradients. Waits for the device.
   virtual Gradients gradients() = 0;
   // Sends what has not left: gradients, or (not `update`) that there are none. Returns the sum of
   // the squares of all workers' gradients, for which it waits, if the workers are to clip them;

@@ -19,9 +19,9 @@ struct Measured {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // The smoothed loss; outputs times their weight in the loss, where they have one.
+  // Receives the smoothed loss, and the outputs times their weight in the loss, if they have one.
   virtual void displayed(const Measured& row) = 0;
-  // Of test net `net`, with its outputs as they are.
+  // Receives the means of a test of test net `net`, with its outputs as they are.
   virtual void tested(int net, const Measured& row) = 0;
 };
 

@@ -16,7 +16,7 @@ class RunState;
 class SolverParameter;
 class SolverState;
 
-// Of model and solver state; all else is the same.
+// The format of the model and the solver state. The other files are the same in both.
 enum class SnapshotFormat { kBinary, kHdf5 };
 SnapshotFormat snapshot_format(const SolverParameter& param);
 
@@ -38,23 +38,23 @@ std::string best_path(const std::string& prefix, SnapshotFormat format = Snapsho
 Status write_snapshot(const std::string& prefix, std::int64_t iteration, SnapshotFormat format,
                       const std::function<NetParameter()>& model,
                       const std::function<SolverState()>& state, const RunState& run);
-// A model alone, whole or not at all.
+// Writes a model alone, whole or not at all.
 Status write_model(const std::string& path, NetParameter model,
                    SnapshotFormat format = SnapshotFormat::kBinary);
 
-// Why the snapshot with this stem is not complete: no manifest, or a file that is missing or has
-// another size. "" if it is.
+// Returns why the snapshot with this stem is not complete, or "" if it is: no manifest, or a file
+// that is missing or has another size.
 std::string why_incomplete(const std::string& stem);
-// The same, and every file's SHA-256 is looked at too.
+// Returns the same, and compares every file's SHA-256 too.
 std::string why_damaged(const std::string& stem);
 
-// The .solverstate or .solverstate.h5 of the newest undamaged snapshot of `prefix`, or "" if there
-// is none. A newer damaged one is named in a warning. Newest is what <prefix>_latest names, unless
-// a snapshot with a higher iteration was completed after that was written.
+// Returns the .solverstate or .solverstate.h5 of the newest undamaged snapshot of `prefix`, or ""
+// if there is none. A warning names a newer damaged one. The newest is the one that <prefix>_latest
+// names, unless a snapshot with a higher iteration was completed after that was written.
 std::string newest_snapshot(const std::string& prefix);
 
-// Iterations that each of the team that saved had behind it, its chief first; of a snapshot without
-// a .run file the chief's.
+// Returns the iterations that each member of the team that saved had finished, its chief first; of
+// a snapshot without a .run file the chief's alone.
 std::vector<std::int64_t> saved_iterations(const std::string& state_file);
 
 // Removes a snapshot's files, the manifest first, so that what an interruption leaves is not taken

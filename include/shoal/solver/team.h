@@ -25,30 +25,30 @@ enum class Action {
 class Team {
  public:
   virtual ~Team() = default;
-  // 0 is the chief: it prints, and writes what the team writes once
+  // Returns this member's number. 0 is the chief: it prints, and writes what the team writes once.
   virtual int index() const { return 0; }
   virtual int size() const { return 1; }
   bool chief() const { return index() == 0; }
 
-  // An error if the team has lost a member: for work that goes on for long without a wait.
+  // Returns an error if the team has lost a member: for long work without a wait.
   virtual Status status() const { return {}; }
-  // Before iteration `iteration`: what all of the team do now, having finished that many. `mine` is
-  // what this one wants; all do the same at the same iteration, perhaps a few iterations later.
+  // Returns what the whole team does now, before iteration `iteration`. `mine`: the wish of this
+  // member. All members do the same at the same iteration, perhaps a few iterations later.
   virtual Result<Action> agree(std::int64_t iteration, Action mine) {
     (void)iteration;
     return mine;
   }
-  // Where members are at iterations of their own: this one stops here, because agree() said so, or
-  // it wants something, or it has ended its iterations. Returns when all have stopped, with what
-  // all do now together; with kNone if all have ended. Otherwise members that go on do. `last`:
-  // whatever it is that they do, this solver makes no more updates.
+  // Used where members are at iterations of their own. This one stops here, because agree() said
+  // so, it has a wish, or it has ended its iterations. Returns when all have stopped: what all do
+  // now, or kNone if all have ended. Otherwise members that continue do so. `last`: this solver
+  // makes no further updates.
   virtual Result<Action> meet(std::int64_t iteration, Action mine, bool ended, bool last) {
     (void)iteration, (void)ended, (void)last;
     return mine;
   }
-  // Where members are at iterations of their own: this one leaves, having finished `iteration` and
-  // heard of all its updates. `state` is what a gather for a snapshot would have had of it. False:
-  // it cannot be spared, and all are about to stop.
+  // Used where members are at iterations of their own. This one leaves, having finished `iteration`
+  // and received the answers to all its updates. `state` is its part of a gather for a snapshot.
+  // Returns false if it cannot be spared, and all are about to stop.
   virtual Result<bool> leave(std::int64_t iteration, std::string state) {
     (void)iteration, (void)state;
     return false;
@@ -58,24 +58,24 @@ class Team {
     (void)numbers;
     return {};
   }
-  // On the chief one string a member, in order; on others nothing.
+  // Returns on the chief one string for each member, in order; on others nothing.
   virtual Result<std::vector<std::string>> gather(std::string mine) {
     return std::vector<std::string>{std::move(mine)};
   }
-  // The chief's string, on all.
+  // Returns the chief's string on all members.
   virtual Result<std::string> share(std::string chiefs) { return chiefs; }
-  // Numbers of an iteration, to be averaged over the team with these weights when all have spoken;
-  // no worker waits for it.
+  // Sends numbers of an iteration, which are averaged over the team with these weights when all
+  // have sent theirs. No worker waits for it.
   virtual void report(std::int64_t iteration, double weight, std::span<const double> numbers) {
     (void)iteration, (void)weight, (void)numbers;
   }
-  // How the iterations since the last call went, in seconds, so that the slow one of a team can be
-  // named. The call does not wait. data, rows: waited for; other: tests, snapshots
+  // Reports how many seconds the iterations since the last call took, to name the slow member of a
+  // team. Does not wait. data, rows: waited for; other: tests, snapshots.
   struct Times {
     double iterations = 0, compute = 0, data = 0, rows = 0, other = 0;
   };
   virtual void note(std::int64_t iteration, const Times& times) { (void)iteration, (void)times; }
-  // Averages that are complete and were not taken yet: on the chief alone.
+  // Returns the averages that are complete and were not taken yet, on the chief alone.
   struct Average {
     std::int64_t iteration = 0;
     std::vector<double> numbers;

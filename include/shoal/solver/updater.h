@@ -17,7 +17,7 @@ class Net;
 class RunState;
 class Tensor;
 
-// How a member of a team is bound to the others. Constant for an updater's life.
+// The ways in which a member of a team is bound to the others. Constant for an updater's life.
 struct TeamPolicy {
   // Members stay so close to each other that all can test, save and stop at one iteration.
   // Otherwise each does so at an iteration of its own.
@@ -42,7 +42,7 @@ struct Permission {
   std::int64_t rate_iteration = 0;  // the iteration whose learning rate applies
 };
 
-// How a step ends.
+// The end of a step.
 enum class StepEnd {
   kUpdate,        // with an update, unless a gradient is not finite
   kUpdateAnyway,  // with an update, finite or not
@@ -79,16 +79,18 @@ class Checkpointed {
   virtual std::vector<StateRow> rows() = 0;
   // Fetches the histories if they are elsewhere. After settle().
   virtual Status prepare_save() { return {}; }
-  // The rule's first history of every param of the net, then its second: to save, or to restore
-  // into. Null for a param whose rule is not this object's business.
+  // Returns the rule's first history of every param of the net, then its second: to save, or to
+  // restore into. Null for a param whose rule is not this object's business.
   virtual std::vector<Tensor*> histories() = 0;
-  // The run goes on from `iteration` with the restored histories: on all members of a team, before
-  // anything else. `all[i]`: the first iteration of member i where members have clocks of their
-  // own; empty if all start at `iteration`.
+  // Continues the run from `iteration` with the restored histories, on all members of a team,
+  // before any other call. `all[i]`: the first iteration of member i where members have clocks of
+  // their own; empty if all start at `iteration`.
   virtual void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) = 0;
-  // For another object of the same scheme to go on with; null if there is nothing. After settle().
+  // Returns the state with which another object of the same scheme continues; null if there is
+  // none. After settle().
   virtual std::shared_ptr<const OwnState> own_state() { return nullptr; }
-  // After start_at(). Null: this member is new and begins with the team's params and zeros.
+  // Takes that state, after start_at(). Null: this member is new and begins with the team's params
+  // and zeros.
   virtual void take_own_state(std::shared_ptr<const OwnState>) {}
 };
 
@@ -118,19 +120,19 @@ class Updater {
   // may come together, and that of the second may be one for all of them, as Net's hooks may; 0:
   // each layer's come on their own. Constant.
   virtual std::int64_t bytes_together() const = 0;
-  // Whether the params are ready when begin() returns, and after_backward sends nothing to other
-  // processes, so that a step may still be forbidden after its passes. Constant.
+  // Returns whether the params are ready when begin() returns, and after_backward sends nothing to
+  // other processes, so that a step may still be forbidden after its passes. Constant.
   virtual bool is_quiet() const = 0;
-  // If it is: looks at the gradients, whose passes are done, so that end_step need not. Waits for
-  // the device.
+  // Requires is_quiet(). Examines the gradients, whose passes are done, so that end_step need not.
+  // Waits for the device.
   virtual Status look() = 0;
-  // Whether queue_update may take the place of end_step. Constant.
+  // Returns whether queue_update may take the place of end_step. Constant.
   virtual bool queues_updates() const = 0;
-  // If it does: end_step(kUpdate) without a wait. The device adds to the verdict what it finds in
-  // the gradients, and obeys it (ops/update.h).
+  // Requires queues_updates(). Does end_step(kUpdate) without a wait. The device adds to the
+  // verdict what it finds in the gradients, and obeys it (ops/update.h).
   virtual Status queue_update(Tensor& verdict) = 0;
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
-  // Whether another local step belongs to the same iteration.
+  // Returns whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;
   virtual Status settle(Settle how) = 0;
   virtual Checkpointed& state() = 0;
@@ -139,11 +141,13 @@ class Updater {
   virtual void take(const RunState& run, const std::string& file) = 0;
 
   // ---- what replicas and displays need ----
-  // After the last pass: the step's loss, whose part of the solver's net is `own`.
+  // Returns the step's loss, after the last pass. `own`: the loss of the solver's net.
   virtual float mean_loss(float own) = 0;
-  // Nets that train beside the solver's: their states belong to a snapshot. After settle().
+  // Returns the nets that train beside the solver's. Their states belong to a snapshot. After
+  // settle().
   virtual std::vector<Net*> replicas() = 0;
-  // Seconds spent waiting for params so far; nothing if params never have to come from elsewhere.
+  // Returns the seconds spent waiting for params so far; nothing if params never come from
+  // elsewhere.
   virtual std::optional<double> seconds_waited() const = 0;
 };
 
