@@ -17,7 +17,7 @@ using table::Instant;
 
 Instant to_instant(double seconds);
 
-// How long a worker computes.
+// The time that a worker computes.
 struct Compute {
   double mean = 0.1;                             // seconds an iteration, divided by `speed`
   ComputeParameter_Distribution distribution{};  // CONSTANT

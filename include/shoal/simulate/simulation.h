@@ -33,7 +33,7 @@ struct Point {
 
 struct SimulationOptions {
   std::string name = "solver";  // the name of the prototxt in errors
-  // for the network and the computing times; the solver has its own seed
+  // The seed of the network and the computing times. The solver has its own seed.
   std::uint64_t seed = 1;
   // Further limits, beside the solver's max_iter on every worker; 0: none.
   double seconds = 0;        // virtual
@@ -72,7 +72,7 @@ struct Outcome {
   double seconds = 0;
   std::vector<Point> points;  // the last one is the end
   std::vector<WorkerFigures> workers;
-  // Of all servers: merges, contributions, dropped ones and staleness, in clocks.
+  // Sums over all servers: merges, contributions, dropped pushes, and staleness in clocks.
   table::ShardCounters counters;
   // [v]: how many pushes were v versions old when they were merged; the last: or more.
   table::Staleness version_staleness{};
