@@ -14,12 +14,12 @@ class Buffer {
   explicit Buffer(std::size_t length) : Buffer(std::make_shared<float[]>(length), length) {}
   Buffer(std::shared_ptr<float[]> numbers, std::size_t length)
       : own_(std::move(numbers)), numbers_(own_.get(), length) {}
-  // Elsewhere: they outlive it.
+  // Holds numbers that are elsewhere, and outlive it.
   explicit Buffer(std::span<float> numbers) : numbers_(numbers) {}
   Buffer(const Buffer&) = delete;
   std::span<float> numbers() { return numbers_; }
   bool is_elsewhere() const { return own_ == nullptr; }
-  // Whether a reader may still look: if not, all have looked before this returns.
+  // Returns whether a reader may still read the numbers. If not, all reads are finished.
   bool is_lent() const { return loans_.load(std::memory_order_acquire) != 0; }
 
   // Numbers that stay as they are, if the shard changes no lent buffer, until there is no holder of

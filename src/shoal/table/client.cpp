@@ -92,7 +92,8 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
   if (!wait.waiting) start(slot, clock, Say::kGet, now);
 }
 
-// Where the payload is other memory than the numbers, these may be cleared at once.
+// Encodes the push's numbers. If the payload is other memory than these, they may be cleared at
+// once.
 void Client::encode(Push& push) {
   const Codec& codec = *options_.codecs(rows_[push.row].push_codec);
   if (push.payload.bytes.empty()) {
@@ -130,7 +131,8 @@ const Codec& Client::codec_of(const RowMessage& row) const {
   return row.part == Part::kWeights ? *options_.codecs(rows_[row.row].pull_codec) : float32_codec();
 }
 
-// Of a row that this worker alone writes the answer says that the push has come, without numbers.
+// Returns whether an answer with numbers is expected. The answer for a row that this worker alone
+// writes has none: it says that the push has come.
 bool Client::expects_numbers(const RowMessage& row) const {
   return expects(row) && rows_[row.row].writer != options_.worker;
 }
@@ -201,7 +203,7 @@ void Client::arrive(Slot slot, Version version) {
   versions_[slot / kParts] = version;
   std::optional<Push>& push = pushes_[slot / kParts];
   if (!push) return;
-  // one of the versions since is the push's own, unless there was none for it
+  // One of the versions since is the push's own, unless it made none.
   if (push->weight == 0 || version <= push->base)
     ++staleness_.drops;
   else
@@ -224,8 +226,8 @@ Message Client::message_of(Slot slot) const {
   const RowId row = row_of(slot);
   if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), generation_};
   Push push = *pushes_[slot / kParts];
-  // one that is sent again may be acknowledged, by the first one's answer, while a link still reads
-  // it
+  // A push that is sent again may be acknowledged, by the first one's answer, while a link still
+  // reads it.
   if (wait.asked) push.payload = owned(push.payload);
   return push;
 }
@@ -236,7 +238,7 @@ std::optional<Message> Client::next(int server) {
     const auto [urgency, row, ticket, slot] = queue.top();
     queue.pop();
     Wait& wait = waits_[slot];
-    // answered before its turn came
+    // The slot was answered before its turn came.
     if (wait.say == Say::kNothing || wait.ticket != ticket) continue;
     Message message = message_of(slot);
     wait.say = Say::kNothing;

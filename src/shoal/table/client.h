@@ -40,7 +40,8 @@ class Client {
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
-  // Of the weights that came last; before any, the plan's start. Of an own row.
+  // Returns the version of the weights that came last; before any, the plan's start. The row is an
+  // own row.
   Version version(RowId row) const { return versions_[own_.find(row)]; }
 
   // ---- the network's side ----
@@ -50,8 +51,8 @@ class Client {
   // bytes. Only the answer to what was sent last of this row and part is waited for, until it has
   // come once.
   std::span<std::byte> place(RowMessage& row, std::size_t bytes) const;
-  // Whether the answer is waited for, and its payload may stay where it is as long as its owner is
-  // held: then place() need not be called.
+  // Returns whether the answer is expected, and its payload may stay in place as long as its owner
+  // is held. Then place() need not be called.
   bool keeps(const RowMessage& row) const;
   // Handles a message of a server. Returns true if a row arrived. The numbers of a Row are copied
   // unless they are in their destination already. An error means that the server broke the
@@ -65,7 +66,7 @@ class Client {
   // acknowledged.
   void link_up(int server);
 
-  // Of this client's pushes; shards count reads.
+  // Returns the staleness of this client's pushes. Shards count reads.
   const StalenessCounts& staleness() const { return staleness_; }
 
   // The row that has been waited for longest, for messages to people.
@@ -78,7 +79,8 @@ class Client {
   std::optional<Overdue> overdue() const;
 
  private:
-  // a part of a row: what is waited for, queued and timed; the row's number in own_ * kParts + part
+  // A part of a row, which is waited for, queued and timed: the row's number in own_ * kParts +
+  // part.
   using Slot = std::uint32_t;
   static constexpr std::size_t kParts = 3;
 
@@ -103,7 +105,7 @@ class Client {
     auto operator<=>(const Turn&) const = default;
   };
 
-  // Of an own row.
+  // Returns the slot of a part of an own row.
   Slot slot_of(RowId row, Part part) const {
     return static_cast<Slot>(own_.find(row) * kParts + static_cast<std::size_t>(part));
   }
@@ -132,7 +134,7 @@ class Client {
   std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
   std::vector<Version> versions_;            // by own row: last read
   std::vector<std::vector<float>> states_;   // by own row: of the codec of its pushes
-  // by server
+  // Queues by server.
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
   std::uint64_t tickets_ = 0;
   StalenessCounts staleness_;

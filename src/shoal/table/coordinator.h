@@ -16,8 +16,8 @@ struct CoordinatorOptions {
   std::uint32_t processes = 1;  // that are to join
   std::uint64_t seed = 0;       // of the job
   bool ranks_by_order = false;  // enroll() begins with the ranks of these, from 1
-  // its pacer answers kBegin and kJudge; without one every task may start at once, with one step,
-  // and counts
+  // The scheme whose pacer answers kBegin and kJudge. Without one every task may start at once,
+  // with one step, and counts.
   std::optional<SchemeSpec> scheme{};
   SchemeMaker maker = &SchemeSpec::make;
 };

@@ -12,7 +12,7 @@
 
 namespace shoal::table {
 
-// How a worker begins a generation.
+// The settings with which a worker begins a generation.
 struct GenerationStart {
   Clock first = 0;      // iteration
   bool paced = false;   // it asks before each task (kBegin), which begins with the answer

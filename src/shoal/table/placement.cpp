@@ -6,7 +6,7 @@
 namespace shoal::table {
 namespace {
 
-// of a server's share: what is smaller does not matter for the balance
+// Parts of a server's share. Smaller params do not matter for the balance.
 constexpr std::size_t kPartsOfNet = 20;
 
 // The length in floats below which nothing is cut for the sake of balance: a worker sends and reads
@@ -41,11 +41,11 @@ std::uint32_t longest_row(std::size_t total) {
   return total < 32 * std::size_t{kRowFloats} ? kRowFloats / 2 : kRowFloats;
 }
 
-// Of servers that are alike: a param above 5 % of a server's share is cut into as many pieces as
-// there are servers, or a multiple of that: it weighs on all alike. Where these would be too short,
-// and of unequal servers: no piece is above those 5 %, or above the shortest. Each piece that goes
-// to the server with the least adds to the difference between two servers no more than its own
-// size.
+// Cuts params for balance. Among servers that are alike, a param above 5 % of a server's share is
+// cut into as many pieces as there are servers, or a multiple of that: all get the same load. Where
+// these would be too short, and among unequal servers, no piece is above those 5 %, or above the
+// shortest. Each piece goes to the server with the least load, so it adds at most its own size to
+// the difference between two servers.
 std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers,
                                    std::uint32_t longest) {
   const std::size_t among = static_cast<std::size_t>(servers.count);
@@ -67,7 +67,7 @@ void place(std::span<Row> rows, const Servers& servers) {
   double all = 0;
   for (const Row& row : rows) all += row.learns ? row.length : 0;
   for (const std::size_t i : order) {
-    // of what costs nothing, no server has more than others
+    // Rows that take no time are balanced by their numbers.
     const auto end = [&](std::size_t server) {
       const double own = load[server] + rows[i].length;
       return std::pair(servers.seconds(server, own, all), own);

@@ -5,7 +5,7 @@
 namespace shoal::table {
 namespace {
 
-// None of what is said of no rows.
+// Returns the message's generation, or nothing if it has none.
 std::optional<Generation> generation_of(const Message& message) {
   return std::visit(
       []<class M>(const M& m) -> std::optional<Generation> {
@@ -24,7 +24,7 @@ std::optional<Generation> generation_of(const Message& message) {
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(message);
   const std::optional<Generation> generation = generation_of(message);
-  // the worker that sent it may have had another number then
+  // The worker that sent it may have had another number then.
   if (rows_ && generation && *generation < rows_->plan().generation) {
     ++keeps_.counters.late;
     return {};

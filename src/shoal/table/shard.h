@@ -56,12 +56,12 @@ class Shard {
   // The worker's clock: the least of its pushes over all rows. For messages to people.
   Clock clock_of(int worker) const { return rows_ ? rows_->clock_of(worker) : 0; }
   const ShardCounters& counters() const { return keeps_.counters; }
-  // Of the worker since the start.
+  // Returns the counts of the worker since the start.
   PushCounts counts_of(int worker) const {
     const auto which = static_cast<std::size_t>(worker);
     return which < keeps_.counts.size() ? keeps_.counts[which] : PushCounts();
   }
-  // Of rows, histories and contributions that wait.
+  // Returns the bytes of rows, histories and contributions that wait.
   std::size_t bytes_held() const { return keeps_.spares.bytes() + (rows_ ? rows_->bytes() : 0); }
 
  private:

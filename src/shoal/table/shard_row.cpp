@@ -149,7 +149,8 @@ void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
   throw_away(merge);
 }
 
-// Those before the plan's start: one a clock, or as many as workers with clocks of their own made.
+// Returns the updates so far. Those before the plan's start are one a clock, or the sum of the
+// workers' clocks if they have clocks of their own.
 std::int64_t ShardRow::updates() const {
   const std::vector<Clock>& clocks = plan_.clocks;
   const Clock before =

@@ -37,7 +37,7 @@ class ShardRow {
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
   Clock pushed(int worker) const { return workers_[worker].pushed; }
-  // Of the codec of the worker's pushes.
+  // Returns the state of the codec of the worker's pushes.
   CodecState push_state(int worker) { return push_states_[static_cast<std::size_t>(worker)]; }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
@@ -92,7 +92,7 @@ class ShardRow {
 
  private:
   static constexpr Clock kNobody = -1;
-  // what one worker reads at a clock instead of the row
+  // The numbers that one worker reads at a clock instead of the row.
   struct Own {
     Clock clock = kNobody;
     Values values;
@@ -117,17 +117,17 @@ class ShardRow {
   Payload encoded_;
   Version encoded_version_ = -1;
   Version version_;
-  // weights, and if it learns the rule's histories
+  // The weights, and if the row learns, the rule's histories.
   Buffers parts_;
   bool has_[1 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
   std::vector<Contribution> held_;  // in the order of arrival
-  // as in RowView; and how many workers are the slowest
+  // As in RowView; slow_: how many workers are the slowest.
   Clock slowest_ = kUnbounded, oldest_ = kUnbounded;
   int slow_ = 0;
   std::vector<Clock> waits_;  // by worker
   std::vector<Own> own_;      // by worker; elastic schemes
-  // by worker, what it read last; of schemes that keep_reads
+  // By worker, the numbers it read last, in schemes that keep reads.
   std::vector<Values> reads_;
 };
 

@@ -170,7 +170,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   }
   if (push.clock < next) {
     ++keeps_.counters.repeated;
-    // else it has pushed again since: it knows
+    // Otherwise the worker has pushed again since, so it has the answer.
     if (push.clock + 1 == next) ask_again(row, worker, next, out);
     return {};
   }
@@ -178,7 +178,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   come_back(worker, push.clock);
   row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);
-  // in lockstep no worker may read more before all have pushed
+  // In lockstep no worker may read more before all have pushed.
   if (merge(row) || !scheme_->lockstep) answer_readers(row, out);
   keeps_.counters.parked += row.is_waiting(worker);
   send_norm_if_complete(out);

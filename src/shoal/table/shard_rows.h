@@ -9,10 +9,10 @@
 
 namespace shoal::table {
 
-// Of one worker's pushes to rows of this server.
+// Counts of one worker's pushes to rows of this server.
 struct PushCounts {
-  // how many were merged so many versions after the one that they were computed from; the last: or
-  // more
+  // The pushes that were merged so many versions after the one that they were computed from; the
+  // last counts all above.
   std::vector<std::uint64_t> staleness{};
   std::uint64_t dropped = 0;  // as in ShardCounters
 };

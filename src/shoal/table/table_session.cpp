@@ -62,7 +62,7 @@ Status TableSession::create(const Plan& plan, const Source& initial,
         difference(str("worker ", worker()), mine, "worker 0", chiefs.value(), "plans"));
   open_rows(plan, destinations);
   if (is_chief) {
-    // before the last round: so before any worker asks for a task
+    // Sent before the last round, and so before any worker asks for a task.
     tell(Topic::kScheme, plan.generation, plan.scheme.words());
     TRY(install(plan, initial, destinations));
   }

@@ -60,7 +60,7 @@ void step_row(const optim::Step& step, std::size_t n, std::span<const Term> term
         float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
         optim::update_elements(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
         for (const Term& term : terms)
-          // while they are in the nearest cache
+          // Cleared while they are in the nearest cache.
           if (term.clear_after) std::fill_n(term.clear_after + begin, count, 0.0f);
       });
 }
@@ -72,7 +72,7 @@ void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change 
   });
 }
 
-// e is written down, so that no compiler rounds it in two ways.
+// The value e is stored, so that no compiler rounds it in two ways.
 void pull_row(float scale, std::size_t n, const float* theirs, Change row, float* answer) {
   float e[kBlock];
   for (std::size_t begin = 0; begin < n; begin += kBlock) {

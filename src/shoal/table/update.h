@@ -8,7 +8,7 @@
 
 namespace shoal::table {
 
-// weight * values; a sum of terms adds them in their order.
+// A term is weight * values. A sum of terms adds them in their order.
 struct Term {
   const float* values = nullptr;
   float weight = 1;
@@ -25,15 +25,15 @@ struct Change {
 // bit. histories: as many as the rule keeps.
 void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
               std::span<const Change> histories, const ParallelFor& parallel_for = {});
-// row += scale * sum
+// Computes row += scale * sum.
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row);
-// e = scale * (theirs - row), row += e, answer = theirs - e; the same e for both.
+// Computes e = scale * (theirs - row), row += e, answer = theirs - e, with the same e for both.
 void pull_row(float scale, std::size_t n, const float* theirs, Change row, float* answer);
-// out = v + lambda * v * v * (now - then)
+// Computes out = v + lambda * v * v * (now - then).
 void compensate(float lambda, std::size_t n, const float* values, const float* now,
                 const float* then, float* out);
 
-// of the sum of the terms, in double
+// Returns the sum of the squares of the sum of the terms, in double.
 double sum_of_squares(std::size_t n, std::span<const Term> terms);
 bool all_finite(std::span<const float> values);
 

@@ -104,8 +104,8 @@ class Agreement {
   // A worker has ended the run at this clock. Where a bound keeps all together no generation ends
   // before it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
-  // Where a bound keeps the workers together: they stop before their iteration `clock`. A worker
-  // may yet be on its way to one stop when the next is agreed on.
+  // Returns whether the workers stop before their iteration `clock`, where a bound keeps them
+  // together. A worker may yet be on its way to one stop when the next is agreed on.
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
   // All stop, to be continued.
   bool requeues() const { return requeues_; }
@@ -157,7 +157,7 @@ class Agreement {
   Clock ended_ = 0;
   std::map<Rank, Pause> pauses_;  // said in this agreement
   Directive agreed_{};            // the last one's; clocks of agreements rise
-  // agreed on with a bound, at which a worker may still be
+  // Agreed stops, under a bound, that a worker may not have reached yet.
   std::set<Clock> stops_;
   bool apart_ = false;           // workers have clocks of their own
   Want to_do_ = Want::kNothing;  // at the next meeting

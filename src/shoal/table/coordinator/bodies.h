@@ -18,7 +18,7 @@ struct ReportBody {
 
 // The body of kBegin; no bytes at all are one with nothing in it.
 struct BeginBody {
-  // of the worker's last task; of 0 steps: nothing is said
+  // The report of the worker's last task; of 0 steps: there is none.
   TaskReport last;
   // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less
   // those that each has done at its first kBegin, which all wait for: a fast worker does more of

@@ -82,7 +82,7 @@ bool Coordinator::is_to_stop(Rank rank) {
   return task && job_.agreement.stops_at(*task);
 }
 
-// Why the workers can never go on, if they cannot.
+// Returns why the workers can never go on, if they cannot.
 std::optional<Error> Coordinator::stuck() {
   if (job_.rounds.mismatch()) return job_.rounds.mismatch();
   const std::vector<Rank> active = job_.members.active();

@@ -39,10 +39,12 @@ struct Member {
 class Members {
  public:
   explicit Members(std::uint32_t processes) : founding_(processes), members_(processes) {}
-  // Those that the job begins with come without ranks, but for process 0.
+  // Gives ranks to the processes that the job begins with, which come without them, except process
+  // 0.
   void give_ranks() { next_ = 1; }
-  // The next of those that the job begins with, if they come without. Else of one that may join a
-  // job that goes on; those of before have the smaller ranks.
+  // Returns the next rank of the processes that the job begins with, if they come without ranks.
+  // Otherwise returns a rank for a process that joins the running job: founding processes have the
+  // smaller ranks.
   Rank enroll() {
     if (next_ < founding_) return next_++;
     return members_.emplace_back(), size() - 1;

@@ -67,7 +67,7 @@ Status Membership::join_again(Rank rank, const Ask& ask) {
   return error;
 }
 
-// Whether this process can be part of the job.
+// Returns whether this process can be part of the job.
 Status Membership::may_join(Rank rank, const JoinBody& body) const {
   const std::string self = str("rank ", rank, body.host.empty() ? "" : " (host " + body.host + ")");
   if (rank >= job_.members.size())
@@ -91,7 +91,7 @@ Status Membership::may_join(Rank rank, const JoinBody& body) const {
   return {};
 }
 
-// Why these processes are no job; "" if they are one.
+// Returns why these processes are no job; "" if they are one.
 std::string Membership::why_not_all() const {
   const auto count = [&](bool JoinBody::*role) {
     return job_.members.which([&](const Member& member) { return member.body.*role; }).size();
@@ -154,7 +154,7 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   Result<LeaveBody> body = decode<LeaveBody>(ask.body);
   if (!body.ok()) return job_.members.broken(rank, " sends ", body.error().message);
   Member& member = job_.members[rank];
-  // the others hear of it when the next generation begins
+  // The others learn of it when the next generation begins.
   const bool asks = body.value().at_end || !member.works();
   if (const std::string why = finished_ ? "" : why_it_stays(rank); !why.empty()) {
     if (!std::exchange(member.told_to_leave, true))

@@ -51,22 +51,22 @@ class Membership {
     if (!roster_ || rank >= roster_->processes.size()) return false;
     return roster_->processes[rank].worker >= 0 || roster_->processes[rank].server >= 0;
   }
-  // ranks that are to join before the job begins
+  // Returns the ranks that are to join before the job begins.
   std::vector<Rank> missing() const {
     std::vector<Rank> ranks =
         job_.members.which([](const Member& member) { return !member.joined; });
     std::erase_if(ranks, [this](Rank rank) { return !job_.members.is_founding(rank); });
     return ranks;
   }
-  // null until all have joined
+  // Returns null until all have joined.
   const RosterBody* roster() const { return roster_ ? &*roster_ : nullptr; }
   bool finished() const { return finished_; }  // every worker is done
-  // Why the job was ended for all; null if it was not.
+  // Returns why the job was ended for all; null if it was not.
   const Error* ended() const { return ended_ ? &*ended_ : nullptr; }
   bool any_done() const { return !done_at_.empty(); }
 
  private:
-  // Those that have joined since the generation began.
+  // Returns the processes that have joined since the generation began.
   std::vector<Rank> newcomers() const {
     return job_.members.which(
         [this](const Member& member) { return member.here() && !in_roster(member.body.rank); });
@@ -77,7 +77,7 @@ class Membership {
   std::string why_not_all() const;
   void refuse(Rank rank, const Error& error) {
     job_.members.say(rank, Refuse{error.code, error.message});
-    // one that joins, for which the job does not wait
+    // The process joins a running job, which does not wait for it.
     const bool has_enrolled = rank < job_.members.size() && !job_.members.is_founding(rank);
     if (!roster_ && !has_enrolled) end(error, rank);
   }

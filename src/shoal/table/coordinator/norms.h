@@ -54,7 +54,7 @@ class Norms {
   using Key = std::pair<Generation, Clock>;
   Members& members_;
   Generation generation_ = 0;
-  // by rank, which is the order of servers
+  // By rank, which is the order of servers.
   std::map<Key, std::map<Rank, double>> open_;
   std::map<Key, double> totals_;  // the last ones
 };

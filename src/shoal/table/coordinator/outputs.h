@@ -1,5 +1,5 @@
-// Numbers that workers say of each iteration, averaged for worker 0. No worker waits for them, so a
-// worker that is far ahead leaves rounds open; of these there is a bound.
+// Averages numbers that workers send for each iteration, for worker 0. No worker waits for them, so
+// a worker that is far ahead leaves rounds open, up to a bound.
 #pragma once
 
 #include <map>
@@ -47,9 +47,9 @@ class Outputs {
     }
     return {};
   }
-  // The worker speaks of nothing before this clock.
+  // Ignores outputs of this worker before `clock`.
   void admit(Rank rank, Clock clock) { next_[rank] = clock; }
-  // Closes what only waited for workers that are done now.
+  // Closes rounds that only waited for workers that are done now.
   void close() {
     const std::vector<Rank> active = members_.active();
     while (!open_.empty() && std::ranges::all_of(active, [&](Rank rank) {
@@ -59,9 +59,9 @@ class Outputs {
   }
 
  private:
-  // by rank, which is the order of workers
+  // By rank, which is the order of workers.
   using Round = std::map<Rank, std::vector<double>>;
-  // Says each number's mean with the weights that stand first; 0 where all weights are 0.
+  // Sends each number's mean with the weights that come first; 0 where all weights are 0.
   void close_first() {
     const auto [clock, round] = *open_.begin();
     std::vector<double> means(round.begin()->second.size() - 1);

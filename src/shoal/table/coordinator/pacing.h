@@ -1,5 +1,5 @@
-// Between workers that ask about their tasks and the scheme's pacer, which knows nothing of
-// repeats, of bytes, or of the tasks of the job.
+// Connects workers' begin and judge requests to the scheme's Pacer; removes repeats. The Pacer
+// knows neither bytes nor the number of the job's tasks.
 #pragma once
 
 #include <map>
@@ -12,8 +12,7 @@ class Pacing {
  public:
   explicit Pacing(Members& members) : members_(members) {}
 
-  // This pacer decides from now on; null: every task may start, and counts. Workers that are active
-  // take part in it.
+  // Sets the pacer; null: every task may start, and counts. Active workers take part in it.
   void use(std::unique_ptr<Pacer> pacer) {
     pacer_ = std::move(pacer);
     pool_.reset();
@@ -31,15 +30,15 @@ class Pacing {
         pacer_->ready(number_of(rank), *workers_[rank].waits, {}, members_.now);
     release();
   }
-  // The same goes on in another generation, the first one too: with the workers that have come,
-  // without those that have left.
+  // Continues with the same pacer in another generation, the first one too, with the workers that
+  // have joined and without those that have left.
   void go_on() {
     for (Rank rank = 0; rank < members_.size(); ++rank)
       if (!members_[rank].active()) leave(rank);
     for (const Rank rank : members_.active()) {
       if (pacer_ && !std::exchange(workers_[rank].takes_part, true))
         pacer_->join(number_of(rank), members_.now);
-      // it asks again: there may be a task
+      // The worker asks again: there may be a task.
       if (std::exchange(workers_[rank].over, false))
         workers_[rank].begun.reset(), workers_[rank].judged.reset();
     }
@@ -85,7 +84,8 @@ class Pacing {
     release();
     return {};
   }
-  // It leaves the job, after `done` tasks: one more that it was told to begin is another's.
+  // The worker leaves after `done` tasks; a task it was granted but did not start returns to the
+  // pool.
   void leave_undone(Rank rank, Clock done) {
     Worker& worker = workers_[rank];
     worker.waits.reset();
@@ -136,20 +136,20 @@ class Pacing {
   struct Worker {
     bool takes_part = false;     // in the pacer
     std::optional<Clock> waits;  // for the start of this task
-    // but is in a meeting, or has not asked again since
+    // Waits, but is in a meeting, or has not asked again since.
     bool aside = false;
-    // the last task that it was answered about, and how
+    // The last task for which it had an answer, and the answer.
     std::optional<Clock> begun;
     std::string start;
     bool over = false;                                      // that there is none for it
     std::optional<std::pair<Clock, std::uint32_t>> judged;  // the last question, and the answer
     std::string verdict;
-    // has said how many tasks it has done of those that are shared, or came when they were counted
+    // It has reported how many of the shared tasks it has done, or came when they were counted.
     bool is_counted = true;
   };
-  // The tasks of a phase, where workers share them: of each that is there when the first asks. How
-  // many are left is known when these have said how many they have done. A worker that joins later
-  // takes of them, and one that leaves has left its own to the others.
+  // The tasks of a phase, where workers share them: those of each worker that is there at the first
+  // request. The number left is known when these have reported how many they have done. A worker
+  // that joins later takes some of them, and one that leaves has left its own to the others.
   struct Pool {
     Clock until = 0;                     // of each; of another phase it is another
     std::int64_t workers = 0, left = 0;  // of these; tasks that are not begun
@@ -188,8 +188,8 @@ class Pacing {
     members_.say(rank, Answer{Topic::kBegin, *worker.begun, worker.start});
   }
 
-  // Of a worker for the pacer, which outlives generations: the number of its process, which no
-  // other else ever has.
+  // Returns the worker's number in the pacer, which outlives generations: its process's rank, which
+  // is never given again.
   static int number_of(Rank rank) { return static_cast<int>(rank); }
 
   Members& members_;

@@ -61,7 +61,7 @@ class Regrouping {
       scheme = chief.next_scheme;
       before = founders_;
     } else {
-      // workers that share their iterations may be past the end of their phase
+      // Workers that share their iterations may be past the end of their phase.
       least = std::min(least, chief.phase_end - 1);
     }
     take(chief);
@@ -120,7 +120,8 @@ class Regrouping {
       bandwidths.push_back(members_[rank].bandwidth.value_or(0));
     return mean_of_known(bandwidths);
   }
-  // Of the servers' links; of one there is nothing to know.
+  // Returns whether a bandwidth of the servers' links is unknown. That of a single server is not
+  // needed.
   bool knows_not_all() const {
     const std::vector<Rank> servers = members_.servers();
     return servers.size() > 1 &&
@@ -171,7 +172,7 @@ class Regrouping {
     }
     return scheme.value()->for_workers(numbers, times);
   }
-  // Of those above 0; 0 if there are none.
+  // Returns the mean of the numbers above 0; 0 if there are none.
   static double mean_of_known(std::span<const double> numbers) {
     const auto known = std::ranges::count_if(numbers, [](double number) { return number > 0; });
     return known > 0

@@ -53,7 +53,7 @@ class Rounds {
     });
   }
   bool waits(Rank rank) { return workers_[rank].waits.has_value(); }
-  // Why a round that is complete has no answer, if that is so.
+  // Returns why a complete round has no answer, if it has none.
   const std::optional<Error>& mismatch() const { return mismatch_; }
   // "rank 2 (host b) in barrier 500", one line for each open round.
   void places(Lines& lines) const {

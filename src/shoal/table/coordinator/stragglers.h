@@ -31,8 +31,8 @@ class Stragglers {
                         largest_part(*worker.last)));
     return {};
   }
-  // That one iteration took a worker in its last report, without the time in which it waited for
-  // others; 0: there was none.
+  // Returns the seconds of one iteration in the worker's last report, without its waiting for
+  // others; 0: there is no report.
   double seconds(Rank rank) {
     const std::optional<ReportBody>& last = workers_[rank].last;
     return last ? (last->compute + last->data + last->other) / last->iterations : 0;
@@ -43,8 +43,8 @@ class Stragglers {
     std::optional<ReportBody> last;
     int slow = 0;
   };
-  // Of an even number of workers the smaller one in the middle, so that one of two can be a
-  // straggler.
+  // Returns the median. Of an even number of workers it is the smaller of the two in the middle, so
+  // that one of two can be a straggler.
   double median() {
     std::vector<double> times;
     for (const Rank rank : members_.active())

@@ -63,7 +63,7 @@ template <class Acceptor>
 error_code listen(Acceptor& acceptor, const typename Acceptor::endpoint_type& endpoint) {
   error_code error;
   acceptor.open(endpoint.protocol(), error);
-  // of connections that ended; not of a port that is listened on
+  // Reuses addresses of connections that ended, but not a port with a listener.
   if (!error) acceptor.set_option(typename Acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(Acceptor::max_listen_connections, error);

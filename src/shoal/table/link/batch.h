@@ -58,7 +58,7 @@ class Batch {
 
  private:
   std::vector<Frame> frames_;
-  // the first frame that is not whole, and how much of it was sent
+  // The first frame that was not sent whole, and how many bytes of it were sent.
   std::size_t first_ = 0, offset_ = 0;
   std::size_t unsent_ = 0;
 };

@@ -17,7 +17,7 @@ class CoordinatorClient final : public PeerOwner {
   // ---- on any thread ----
   void dial(const std::string& address);
   void send(Message message);
-  // from the coordinator in this process
+  // Delivers a message from the coordinator in this process.
   void deliver(Message message) {
     strand_.post([this, message = std::move(message)]() mutable { hear_(std::move(message)); });
   }
@@ -30,7 +30,7 @@ class CoordinatorClient final : public PeerOwner {
     if (host_) return host_->flush();
     (void)strand_.call([] {});
   }
-  // why there is no connection yet
+  // Returns why there is no connection yet.
   std::string trouble() const {
     MutexLock lock(process_.mutex);
     return trouble_;
@@ -47,7 +47,7 @@ class CoordinatorClient final : public PeerOwner {
     MutexLock lock(process_.mutex);
     return pending_.take_outputs();
   }
-  // as PendingAnswers
+  // As PendingAnswers::begin.
   void begin(const GenerationStart& generation) {
     process_.clock = generation.first;
     MutexLock lock(process_.mutex);

@@ -40,7 +40,7 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
   strand_.post([this, known = &link, clock = ask->clock] {
     const auto found = enrolling_.find(known);
     if (found == enrolling_.end()) return;
-    // one that asks again, after its connection broke, has its rank
+    // A process that asks again, after its connection broke, has its rank.
     const bool is_new = !enrolled_.contains(clock);
     if (is_new && coordinator_.processes() >= wire::kMaxProcesses) {
       LOG(WARNING) << "a job has at most " << wire::kMaxProcesses

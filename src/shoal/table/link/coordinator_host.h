@@ -17,7 +17,7 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   bool knows(Rank rank) const { return rank < ranks_; }
   // Owns the links of processes that have no rank yet and ask for one.
   LinkOwner* enrollment() { return this; }
-  // of process 0
+  // Takes a message of process 0 itself.
   void hear(Rank rank, Message message) {
     strand_.post(
         [this, rank, message = std::move(message)]() mutable { handle(rank, std::move(message)); });
@@ -32,7 +32,7 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   void close(bool with_bye);
 
  private:
-  // Of peers:
+  // Functions of PeerOwner:
   Status received(Peer& peer, Message&& message) override {
     handle(peer.rank(), std::move(message));
     return {};
@@ -45,7 +45,7 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   void lost(Peer& peer, const Error& error) override {
     lose(peer.rank(), error.code, error.message);
   }
-  // Of links to processes without a rank:
+  // Functions of the owner of links to processes without a rank:
   void opened(std::shared_ptr<Link> link) override;
   Status received(Link& link, Message&& message) override;
   void closed(Link& link, Status) override {

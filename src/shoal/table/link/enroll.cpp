@@ -16,7 +16,7 @@ class Enrolling final : public PeerOwner {
 
   Result<Rank> ask() {
     const table::ServiceOptions& options = process_.options;
-    // process 0 of a job that is about to begin may come later
+    // Process 0 of a job that is about to begin may come later.
     const auto within = options.ranks_by_order ? options.start : options.connect;
     strand_.post([this, within] { peer_.dial(process_.options.coordinator, within); });
     const Status status =

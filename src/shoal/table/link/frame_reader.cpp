@@ -9,9 +9,9 @@ namespace shoal::table {
 namespace {
 
 constexpr std::size_t kStrangersBuffer = 8 * 1024, kBuffer = 64 * 1024;
-// read behind a row: the next header, but little that is then copied to its place
+// Bytes read beyond a row: the next header, but few bytes that are then copied to their place.
 constexpr std::size_t kBehindNumbers = 4 * 1024;
-// so that the checksum finds its bytes in a cache
+// Short enough that the checksum finds the bytes in a cache.
 constexpr std::size_t kLongestRead = 256 * 1024;
 
 }  // namespace

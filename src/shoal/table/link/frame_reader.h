@@ -14,40 +14,39 @@ class PayloadPlaces {
   // and thrown away. It may set the bytes and owner of the message's payload itself; otherwise the
   // payload will be this span when the message is received.
   virtual std::span<std::byte> place(Message&, std::size_t) { return {}; }
-  // Whether the message's payload, which the peer lends in memory of its own, may stay there until
-  // its owner is gone. If not, place() is called.
+  // Returns whether the message's payload, which the peer lends in memory of its own, may stay
+  // there until its owner is gone. If not, place() is called.
   virtual bool keeps(const Message&) { return false; }
 };
 
 class FrameReader : public PayloadPlaces {
  public:
-  // Where the next bytes go, in this order; `numbers` may be empty. Good until took().
+  // The places of the next bytes, in this order; `numbers` may be empty. Good until took().
   struct Room {
     std::span<char> numbers, buffer;
   };
   Room room();
-  // So many bytes were written there. Errors are kPeer: what came is no frame, or a damaged one.
+  // Handles so many bytes written there. Errors are kPeer: they are no frame, or a damaged one.
   Status took(std::size_t bytes);
 
   void set_stage(Stage stage) { stage_ = stage; }
-  // in a frame, of which more must come
+  // Returns whether more bytes of a frame must come.
   bool midway() const { return part_ != Part::kHeader || begin_ != end_; }
 
  protected:
-  // The bytes of a payload that lies in memory, good until the next call. Errors as those of
-  // took().
+  // Returns the bytes of a payload in memory, good until the next call. Errors as those of took().
   virtual Result<std::span<const std::byte>> borrow(const Lent& lent) = 0;
-  // The owner of what was borrowed last, which becomes a payload where it lies.
+  // Returns the owner of the bytes borrowed last, which become a payload where they lie.
   virtual std::shared_ptr<const void> kept() = 0;
-  // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
-  // read.
+  // Handles a whole frame whose checksum is right. It may change the stage. After an error nothing
+  // more is read.
   virtual Status frame(Message&& message) = 0;
 
  private:
   enum class Part { kHeader, kFields, kNumbers };
   std::string_view waiting() const { return {buffer_.data() + begin_, end_ - begin_}; }
   std::string_view use(std::size_t most);  // of what waits
-  // Where a payload of the message goes, which the message then has; empty: it is thrown away.
+  // Returns memory for the message's payload, which the message then has; empty: it is thrown away.
   std::span<std::byte> place_of(std::size_t bytes);
   // False: more bytes are needed.
   Result<bool> read_header();
@@ -63,7 +62,7 @@ class FrameReader : public PayloadPlaces {
   std::uint32_t crc_ = 0;
   Message message_;
   std::span<char> direct_;  // the rest of where numbers go
-  // bytes of this part that have not come; more than direct_: to be thrown away
+  // Bytes of this part that have not come; more than direct_: to be thrown away.
   std::size_t left_ = 0;
 };
 

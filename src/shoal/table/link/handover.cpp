@@ -16,7 +16,7 @@ namespace shoal::table {
 namespace {
 
 constexpr milliseconds kPatience{5000}, kAcceptPause{100}, kSoon{200};
-// of addresses, of which memory is taken as they are used
+// Bytes of addresses. Memory is taken for them as they are used.
 constexpr std::size_t kBytes = 4ull << 30;
 
 Digest proof_of(const char* what, const Nonce& key, const std::string& token) {

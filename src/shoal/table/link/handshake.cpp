@@ -16,8 +16,8 @@ std::string fields_of(const Message& message) {
   return encode(message, 0).head.substr(kHeaderSize);
 }
 
-// Of a Hello or a Welcome, which `name` tells apart: over all of its fields but the proof, which
-// comes last. A Welcome answers the Hello's nonce; before a Hello there is none.
+// Returns the proof in a Hello or a Welcome, as `name` says: over all of its fields but the proof,
+// which comes last. A Welcome answers the Hello's nonce; before a Hello there is none.
 Digest proof_of(const char* name, const Challenge& challenge, std::string_view nonce,
                 const Message& said, const std::string& token) {
   std::string fields = fields_of(said);

@@ -48,14 +48,14 @@ struct Throttles;
 
 struct LinkOptions {
   std::size_t window = 512 * 1024;  // bytes handed to the system ahead
-  // of all links with copies of these options together; null: no limit
+  // The limit of all links with copies of these options together; null: none.
   std::shared_ptr<Throttles> throttles{};
   milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all
   // does under a throttle.
   std::shared_ptr<Handover> handover{};
-  // of all links with copies of these options
+  // Counts all links with copies of these options.
   std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 };
 
@@ -92,7 +92,7 @@ class Link {
   virtual const PeerName& peer() const = 0;
   virtual void send(Message message) = 0;  // before anything that next() would give; in order
   virtual void wake() = 0;                 // next() has something to say
-  // the owner hears nothing more, from when this runs on the link's strand
+  // Closes the link. The owner hears nothing more once this runs on the link's strand.
   virtual void close(bool with_bye) = 0;
   virtual Clock heard_clock() const = 0;  // of the peer's last heartbeat, -1
 };
@@ -106,14 +106,14 @@ void connect(const Strand& strand, const std::string& address, Purpose purpose,
              const Credentials& self, const LinkOptions& options, LinkOwner& owner,
              std::function<void(Result<std::shared_ptr<Link>>)> done);
 
-// Whether there is a listener at host:port, which is told nothing. Calls `done` once, on the
-// strand: errors as connect()'s.
+// Tests whether there is a listener at host:port, and sends it nothing. Calls `done` once, on the
+// strand. Errors are those of connect().
 void reach(const Strand& strand, const std::string& address, milliseconds within,
            std::function<void(Status)> done);
 
-// Whether an error of connect() may go away by itself (there is no listener yet, the name is not
-// known yet), or is final: the other end said no (wrong token), or is none of ours. The former
-// begin with "No connection to ".
+// Returns whether an error of connect() may go away by itself (there is no listener yet, the name
+// is not known yet). Otherwise it is final: the other end refused (wrong token), or is no Shoal
+// process. The former begin with "No connection to ".
 bool worth_another_try(const Error& error);
 
 // A port that is listened on.

@@ -8,7 +8,7 @@
 namespace shoal::table {
 namespace {
 
-// bytes; shorter payloads go with their frames
+// Bytes. Shorter payloads go with their frames.
 constexpr std::size_t kWorthIt = 16 * 1024;
 
 }  // namespace

@@ -38,10 +38,10 @@ class LinkMemory {
   // to say.
   void use(Result<BorrowedMemory> memory, Rank rank, std::function<void()> wake);
 
-  // Where the message's payload lies in this end's memory; it is copied there if it does not, that
-  // is worth it and there is room. Nothing before the other end has the memory.
+  // Returns the place of the message's payload in this end's memory. Copies it there if it is
+  // elsewhere, long enough and there is room. Returns nothing before the other end has the memory.
   std::optional<Lent> lend(const Message& message);
-  // Whether payloads are on their way to which the other end has not come yet.
+  // Returns whether the other end has yet to come to some payloads on their way.
   bool waits() const { return taken_ < returned_ + lent_.size(); }
   bool has_room() const { return bytes_ < most_; }
   // An error: the other end breaks the protocol.
@@ -62,7 +62,7 @@ class LinkMemory {
   const std::shared_ptr<TrafficCounters> traffic_;
   const std::size_t most_;
   bool may_lend_ = false;  // the other end has the memory
-  // payloads that it may still look at, oldest first
+  // Payloads that the other end may still read, oldest first.
   std::deque<Payload> lent_;
   std::uint64_t taken_ = 0, returned_ = 0;  // payloads, as Taken counts them
   std::size_t bytes_ = 0;                   // of those lent and not taken

@@ -5,12 +5,12 @@
 namespace shoal::table {
 namespace {
 
-// that shake hands at a time; the one that is at it for longest makes room
+// Handshakes at a time. Beyond that the oldest one makes room.
 constexpr std::size_t kMostStrangers = 256;
-// after an accept that failed, as it does when there are no descriptors left
+// The pause after a failed accept, which fails for example when there are no descriptors left.
 constexpr milliseconds kPause{100};
 constexpr int kPortsTried = 200;
-// connections turned away that have a line of the log each, before there is one for many
+// Rejected connections that get a line of the log each, before one line stands for many.
 constexpr int kSaidAtOnce = 5;
 
 // "; port 29601 is free", if one is soon after.

@@ -42,7 +42,7 @@ class Peer final : public LinkOwner {
   void opened(std::shared_ptr<Link> link) override;
   void close(bool with_bye);  // the owner hears nothing more
 
-  // at once; forgotten if there is no link
+  // Sends at once. The message is lost if there is no link.
   void send(Message message) {
     if (const std::shared_ptr<Link> link = this->link()) link->send(std::move(message));
   }
@@ -60,7 +60,7 @@ class Peer final : public LinkOwner {
   void wake() {
     if (const std::shared_ptr<Link> link = this->link()) link->wake();
   }
-  // null while it is down
+  // Returns null while the link is down.
   std::shared_ptr<Link> link() const {
     MutexLock lock(mutex_);
     return link_;
@@ -69,7 +69,7 @@ class Peer final : public LinkOwner {
     MutexLock lock(mutex_);
     return link_ ? link_->heard_clock() : heard_;
   }
-  // Why the last attempt to connect failed; "" if none has. On the home strand.
+  // Returns why the last attempt to connect failed; "" if none has. On the home strand.
   const std::string& trouble() const { return trouble_; }
 
  private:
@@ -106,7 +106,7 @@ class Peer final : public LinkOwner {
   std::uint64_t links_ = 0;  // so far
   bool ended_ = false;
   std::optional<ReliableChannel> channel_;  // if both ends coordinate
-  // Of dialling; no address: the other side dials.
+  // The address to dial; none: the other side dials. Then the trouble with dialling.
   std::string address_, trouble_;
   std::optional<Error> broken_;  // why the last link ended
   Instant deadline_{}, up_since_{};
@@ -126,7 +126,7 @@ class Peers {
       : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
   // Made when it is first asked for; it stays as long as this.
   Peer& operator[](Rank rank);
-  // that were asked for
+  // Returns the peers that were asked for.
   std::vector<Peer*> all() const {
     MutexLock lock(mutex_);
     std::vector<Peer*> all;

@@ -67,7 +67,7 @@ std::string ProcessState::name_of(Rank rank, Clock clock) {
 }
 
 void let_run(IoThreads& threads) {
-  // closing posts to a strand, which posts to a link's, which writes
+  // Closing posts to a strand, which posts to a link's strand, which writes.
   constexpr int kSteps = 3;
   const Strand strand(threads);
   for (int step = 0; step < kSteps; ++step)

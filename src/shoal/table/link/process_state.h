@@ -22,7 +22,7 @@ class ProcessState {
   const ServiceOptions options;
   const Credentials self;
   LinkOptions link_options() const;
-  // of all connections of this process; null: no limit
+  // The limit of all connections of this process; null: none.
   const std::shared_ptr<Throttles> throttles;
   std::atomic<Clock> clock{-1};        // of this process's worker, for heartbeats
   std::shared_ptr<Handover> handover;  // set before there are links; null: all goes over TCP
@@ -63,13 +63,13 @@ class ProcessState {
   bool finished() const { return finished_; }
   // The job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
-  // the job's error
+  // Returns the job's error.
   Status status() const {
     MutexLock lock(mutex);
     return error_ ? Status(*error_) : Status();
   }
 
-  // a roster that is known changes nothing
+  // Takes the roster. A known roster changes nothing.
   void know(RosterBody roster) {
     if (options.rank >= roster.processes.size())
       return fail(broken("A Roster has no rank ", options.rank, ", which this process has"));
@@ -84,7 +84,8 @@ class ProcessState {
   Clock heard(Rank rank, Clock clock);
   // "rank 2 (host b, last clock 17)", as far as these are known, after heard().
   std::string name_of(Rank rank, Clock clock = -1);
-  // Whether to warn of the rank's silence, which several connections notice: once in stall_warn.
+  // Returns whether to warn of the rank's silence, which several connections notice: once in
+  // stall_warn.
   bool silence_is_news(Rank rank);
 
   // Guards what done() of wait() reads. A change of that notifies `changed`.

@@ -34,7 +34,7 @@ class ServiceOverTcp final : public Service {
 
   ProcessState process_;
   IoThreads threads_;
-  // Those that have connected so far, by rank, which belongs to the process that had it first.
+  // The processes that have connected, by rank. A rank belongs to the first process that had it.
   std::map<Rank, PeerName> known_ GUARDED_BY(process_.mutex);
   std::unique_ptr<CoordinatorHost> host_;  // in process 0
   std::unique_ptr<CoordinatorClient> coordinator_;
@@ -186,7 +186,7 @@ void ServiceOverTcp::hear(Message&& message) {
         broken("the coordinator sent a ", name_of(message), ", which is not for this process"));
   if (answer->topic == Topic::kDone) process_.finish();
   if (answer->topic == Topic::kLeave && !process_.options.worker) {
-    // for a server alone; a worker's table waits for its own
+    // The answer to a server alone. A worker's table waits for its own.
     if (decode_may_leave(answer->body)) process_.leave();
     return;
   }

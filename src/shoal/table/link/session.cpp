@@ -12,13 +12,13 @@ constexpr milliseconds kLinger{2000};  // for the other end to read the last wor
 // Bytes: other links do not wait long while they are copied.
 constexpr std::size_t kAtOnce = 64 * 1024;
 
-// How often a link looks at what is due.
+// Returns the period in which a link checks what is due.
 milliseconds period(const LinkOptions& options) {
   return std::max(milliseconds(1),
                   std::min({options.heartbeat, options.stall_warn, options.stall_abort}));
 }
 
-// Of something that goes on, or does no longer.
+// Adds the time since `since` to `sum` when an activity ends, and sets `since` when one begins.
 void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::int64_t>& sum) {
   if (goes_on == since.has_value()) return;
   if (since) sum += (now() - *since).count();
@@ -137,7 +137,7 @@ Status Session::open(Handshake::Step last) {
 Status Session::frame(Message&& message) {
   ++options_.traffic->frames_received;
   const Status status = state_ == State::kHandshake ? shake(message) : hear(std::move(message));
-  // read no more
+  // Stops reading: an error says so to the caller.
   if (status.ok() && !is_alive()) return Error{Code::kInternal, "Closed meanwhile."};
   return status;
 }
@@ -263,7 +263,7 @@ void Session::shut() {
 
 // ---- bytes ----
 
-// Where up to `limit` bytes go.
+// Returns the places of up to `limit` bytes.
 std::array<asio::mutable_buffer, 2> Session::room(std::size_t limit) {
   const FrameReader::Room room = FrameReader::room();
   const std::size_t numbers = std::min(limit, room.numbers.size()),
@@ -287,7 +287,7 @@ void Session::wait_for_bytes() {
 
 void Session::read_granted() {
   if (!is_alive()) return;
-  // if the other end is silent, it is because we do not listen
+  // The other end may seem silent because this one was not reading.
   silence_.moved();
   Throttle& throttle = options_.throttles->receiving;
   if (const auto wait = throttle.wait(now()); wait.count() > 0)
@@ -389,7 +389,7 @@ void Session::wrote(error_code error, std::size_t bytes) {
   count_time(sends_since_, !batch_.empty(), options_.traffic->sending);
   if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return;
   if (state_ == State::kParting) return shut();
-  // the reader may yet find the reason, in a Refuse; else the next tick ends it
+  // The reader may yet find the reason, in a Refuse; else the next tick ends the session.
   write_error_ = error;
 }
 

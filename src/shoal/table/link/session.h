@@ -20,7 +20,7 @@ struct Opening {
   std::function<void(const Error&, bool said_no)> failed;
 };
 
-// How long something has not moved, counting only time in which this process itself ran.
+// Measures how long something has not moved, counting only time in which this process itself ran.
 class Stillness {
  public:
   void moved() { moved_ = true; }
@@ -114,7 +114,7 @@ class Session final : public Link,
   }
   void write();
   void fill_batch();
-  // Whether its numbers lie in memory.
+  // Adds the message to the batch. Returns whether its numbers lie in lent memory.
   bool add(const Message& message) {
     const std::optional<Lent> lent = state_ == State::kOpen ? memory_.lend(message) : std::nullopt;
     batch_.add(encode(message, request_++, lent));
@@ -139,7 +139,7 @@ class Session final : public Link,
   }
 
   bool is_alive() const { return state_ == State::kHandshake || state_ == State::kOpen; }
-  // that was found here: the other end is told
+  // Ends with an error found here, and tells the other end.
   void fail(const Error& error) {
     said_no_ = true;
     end(error, Message(Refuse{error.code, error.message}));

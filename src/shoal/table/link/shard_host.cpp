@@ -63,7 +63,7 @@ void ShardHost::handle(Rank rank, const Message& message) {
   if (stopped_ || !shard_ || gone_.contains(rank)) return;
   if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
   const int worker = worker_of(rank);
-  // in a later one it may have been a worker, whose last messages are late
+  // In a later generation the process may have been a worker, whose last messages are late.
   const bool first = !shard_->plan() || shard_->plan()->generation == 0;
   if (first && worker < 0 && !std::holds_alternative<NormTotal>(message))
     return coordinator_.report(rank, -1,

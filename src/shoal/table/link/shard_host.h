@@ -75,7 +75,7 @@ class ShardHost final : public PeerOwner {
   std::unique_ptr<Shard> shard_;
   std::function<void(std::vector<Message>)> own_;
   std::vector<Rank> rank_of_;  // by worker
-  // of ranks that knew the roster before this process did
+  // Messages of ranks that knew the roster before this process did.
   std::vector<std::pair<Rank, Message>> early_;
   std::set<Rank> gone_;
   std::vector<Peer*> fed_;  // to wake, some perhaps twice

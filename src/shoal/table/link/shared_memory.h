@@ -42,9 +42,10 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   const Descriptor& file() const { return file_; }
   std::size_t size() const { return mapping_.bytes.size(); }
 
-  // A piece that is free again when nothing holds it; null if there is no room but `reserve` bytes.
+  // Returns a piece that is free again when nothing holds it; null if it leaves less than `reserve`
+  // bytes.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes, std::size_t reserve = 0);
-  // Where it is in the file, if it is there.
+  // Returns the place of the bytes in the file, if they are in it.
   std::optional<std::size_t> find(std::span<const std::byte> bytes) const;
   // These are never free again: a process may still read them, and nothing will say when it has.
   void abandon(std::shared_ptr<const void> piece);

@@ -56,7 +56,7 @@ void SimulatedLink::travel(Letters::iterator letter) {
     when += Instant(static_cast<std::int64_t>(most * random_.unit()));
   Instant& last = directions_[letter->from].last;
   when = last = std::max(when, last);
-  // the last of the letter's bytes is at the other end's port
+  // The last of the letter's bytes is at the other end's port.
   time_.at(when, [this, letter] {
     SimulatedPort* const port = options_.in[1 - letter->from];
     const Instant through =

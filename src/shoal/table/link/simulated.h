@@ -19,7 +19,7 @@ namespace shoal::table {
 struct SimulatedPort {
   double bandwidth = 0;  // bytes a second; 0: no limit
   Instant free{};        // when what has begun is through
-  // of the frames that have left through it, or have left for it from elsewhere
+  // Counts of the frames that have left through it, or have left for it from elsewhere.
   std::uint64_t frames = 0, bytes = 0;
   // A frame begins now, or when the port is free: when it is through.
   Instant pass(Instant now, std::size_t size) {
@@ -41,12 +41,13 @@ struct SimulatedLinkOptions {
   // jitter: up to so much more, drawn for each frame
   Instant latency = std::chrono::microseconds(50), jitter{};
   double bandwidth = 0;  // bytes a second, each way; 0: no limit
-  // bytes on their way at which no more leaves; one frame may exceed it
+  // Bytes on their way at which no more leaves. One frame may exceed it.
   std::size_t window = 512 * 1024;
   // Payloads without an owner are copied when they leave. If not, they stay as they are until the
   // message has arrived: within a process, or where numbers do not matter.
   bool copies = true;
-  // of each end's process, beside the link's own bandwidth; may be null; they outlive the link
+  // The ports of each end's process, beside the link's own bandwidth. They may be null, and outlive
+  // the link.
   std::array<SimulatedPort*, 2> out{}, in{};
 };
 
@@ -69,7 +70,7 @@ class SimulatedLink {
         ends_{std::move(first), std::move(second)} {}
   SimulatedLink(const SimulatedLink&) = delete;
 
-  // before anything that next() would give; of what waits the most urgent first
+  // Sends before any message of next(); of the messages that wait the most urgent leaves first.
   void send(std::size_t from, Message message, Urgency urgency = {});
   void wake(std::size_t from);  // next() has something to say
 

@@ -18,7 +18,8 @@ class IoThreads {
   explicit IoThreads(int threads);
   ~IoThreads();
   IoThreads(const IoThreads&) = delete;
-  // returns when no handler runs any more, with those that wait thrown away; not from a handler
+  // Returns when no handler runs any more. Handlers that wait are thrown away. Not to be called
+  // from a handler.
   void stop();
 
   struct Machinery;  // for files that include Asio

@@ -212,7 +212,7 @@ void TableOverTcp::release() {
     initial_.clear();
     peers_.close(in_order);
   };
-  // the second comes after what the links had to do
+  // The second call comes after the links' handlers.
   if (!strand_.call(forget) || !strand_.call([] {}) || (shard_ && !shard_->stop()))
     LOG(ERROR) << "the threads that move rows do not answer";
 }

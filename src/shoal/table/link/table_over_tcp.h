@@ -59,7 +59,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
     Part part = Part::kWeights;
   };
 
-  // Of a row: it was asked for and has not arrived; wait() waits for it.
+  // A row that was asked for and has not arrived; wait() waits for it if it is awaited.
   struct Pending {
     bool is_asked = false, is_awaited = false;
     Version version = 0;  // that arrived last
@@ -124,7 +124,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   // On the strand:
   Peers peers_;                // servers in other processes; those that have left are closed
   std::vector<Rank> servers_;  // by number; changes while the solver's thread waits
-  // the chief's plan and numbers, by server, until all are ready
+  // The chief's plan and numbers, by server, until all are ready.
   std::vector<std::vector<Message>> initial_;
   std::unique_ptr<Client> client_;
   Plan plan_;

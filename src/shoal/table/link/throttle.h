@@ -16,8 +16,8 @@ class Throttle {
   using Time = std::chrono::nanoseconds;
   explicit Throttle(double bytes_per_second) : rate_(bytes_per_second) {}
 
-  // How many bytes may be moved at once. So that links take turns, at low rates too: a
-  // link that waits, waits for what the others moved.
+  // Returns how many bytes may be moved at once: few enough that links take turns, at low rates
+  // too. A link that waits, waits for the bytes that the others moved.
   std::size_t most() const {
     constexpr double kLeast = 1024, kMost = 32 * 1024;
     return static_cast<std::size_t>(std::clamp(rate_ * to_seconds(kLongestBurst), kLeast, kMost));

@@ -18,11 +18,11 @@ namespace shoal::table {
 class VirtualTime {
  public:
   Instant now() const { return now_; }
-  // Of what is to happen at one instant, what was said first happens first. An instant in the past
-  // is now.
+  // Calls `work` at an instant. Works of one instant run in the order of the calls. An instant in
+  // the past is now.
   void at(Instant when, std::function<void()> work);
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
-  // Goes on to the next thing and does it; false if there is none.
+  // Advances to the next work and runs it; false if there is none.
   bool step();
   bool is_idle() const { return events_ == 0; }
 

@@ -63,7 +63,7 @@ std::string not_allowed(const char* name, std::string_view text, const Allowed& 
   return str(name, " is ", text, "; it must be ", described<T>(allowed));
 }
 
-// Why the parameter cannot have this value; "" if it can.
+// Returns why the parameter cannot have this value; "" if it can.
 template <class T>
 std::string why_not(const char* name, const T& value, const Allowed& allowed) {
   if constexpr (!kIsNumber<T>) {

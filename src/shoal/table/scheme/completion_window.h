@@ -62,8 +62,8 @@ class CompletionWindow final : public Pacer {
               "it count"));
     return Verdict::kDrop;
   }
-  // the workers that finished last, the place of the oldest once it is full, and how many that
-  // takes
+  // The workers that finished last, the index of the oldest once the ring is full, and the ring's
+  // size.
   const std::vector<int>& ring() const { return ring_; }
   std::size_t next() const { return next_; }
   std::size_t limit() const { return limit_; }

@@ -30,7 +30,7 @@ class DriftPacer final : public Pacer {
 
   void ready(int number, Clock, const TaskReport&, Instant) override {
     Worker& worker = workers_.at(number);
-    // no task of its own is behind it
+    // The worker has finished no task of its own.
     if (!std::exchange(worker.begun, true) && !worker.outside) return start(number, false);
     if (!catching_up_) {
       ++worker.done;

@@ -19,7 +19,7 @@ namespace {
 constexpr double kExchangeShare = 0.3;  // of a new time of an exchange in the smoothed one
 
 struct Limits {
-  // seconds before the slowest that a worker must be able to end another step
+  // Seconds before the slowest by which a worker must be able to end another step.
   double epsilon = 0.5;
   std::int64_t least = 1, most = 0;  // local steps; most 0: no limit
 };
@@ -123,7 +123,7 @@ class PullPacer final : public RoundPacer<PulledWorker> {
     const auto total = [](const auto& entry) {
       return entry.second.seconds > 0 ? entry.second.seconds + entry.second.exchange : 0;
     };
-    // the first of several
+    // The first of several maxima counts as the slowest.
     const auto& [slowest_number, slowest] = *std::ranges::max_element(workers_, {}, total);
     if (slowest_number == number || slowest.done) return slowest.round == round_;
     if (slowest.round != round_) return false;
@@ -135,12 +135,12 @@ class PullPacer final : public RoundPacer<PulledWorker> {
 
 // ---- assigned ----
 
-// How long a worker's local steps take, from what it reported.
+// The time of a worker's local steps, from its reports.
 class StepTimes {
  public:
   static constexpr double kShare = 0.3;  // of a new step's time in the smoothed one
-  // times the smoothed one: a longer time counts as that, so that a hiccup is not taken for a
-  // change
+  // Times the smoothed one: a longer time counts as this, so that one slow step is not taken for a
+  // change.
   static constexpr double kMost = 3;
   static constexpr std::size_t kWindow = 10;  // times that are remembered
 
@@ -156,8 +156,8 @@ class StepTimes {
   }
   bool known() const { return !recent_.empty(); }
   double smoothed() const { return smoothed_; }  // what to expect
-  // Of known times: what nine of ten stay below, or the smoothed time if that is more: to be in
-  // time.
+  // Requires known(). Returns the time that nine of ten steps stay below, or the smoothed time if
+  // that is more, as a safe estimate.
   double high() const {
     std::vector<double> times(recent_.begin(), recent_.end());
     const std::size_t place = (9 * times.size() + 9) / 10 - 1;  // nearest rank

@@ -13,7 +13,7 @@
 namespace shoal::table {
 namespace {
 
-// Where one that takes `own` seconds belongs.
+// Returns the group for a worker whose iteration takes `own` seconds.
 std::vector<int>& group_for(double own, std::span<const double> seconds, Groups& groups) {
   if (groups.empty()) groups.emplace_back();
   const auto mean = [&](const std::vector<int>& group) {

@@ -6,11 +6,11 @@
 
 namespace shoal::table {
 
-// Of its task: payload, steps, momentum and the order of exchange.
+// The traits of its task: payload, steps, momentum and the order of exchange.
 struct Single : SchemeTraits {
-  // what a gradient's rate, or a delta, is divided by; 0: as many as there are workers
+  // The divisor of a gradient's rate, or of a delta; 0: the number of workers.
   double factor = 1;
-  // elastic averaging's alpha; 0: 0.9 over as many as there are workers
+  // The alpha of elastic averaging; 0: 0.9 divided by the number of workers.
   double moving_rate = 0;
   double compensation = 0;
   Weighting weighting{};

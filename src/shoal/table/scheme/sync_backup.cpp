@@ -40,7 +40,7 @@ class SyncBackup final : public Scheme {
       (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
     // alone, and first: their workers may yet bring something of this version
     if (!late.drop.empty()) return late;
-    // workers that count, or that still have something here
+    // Counts workers that count, or that still have a contribution here.
     const std::int64_t live = std::ranges::count_if(row.workers, [](const WorkerView& worker) {
       return worker.counts || worker.merged < worker.pushed;
     });

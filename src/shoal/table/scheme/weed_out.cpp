@@ -16,7 +16,7 @@ std::unique_ptr<Scheme> make_weed_out(Parameters& parameters) {
   }
   const std::int64_t window = parameters.weedout(), merge_every = parameters.merge_every();
   Single single = read_single(parameters, Payloads::kAny);
-  // it drops, and a task that it dropped comes as contributions of weight 0
+  // The pacer drops. A task that it dropped comes as contributions of weight 0.
   single.task.judged = true;
   single.pacer = [=] { return std::make_unique<CompletionWindow>(window, merge_every); };
   return std::make_unique<OneByOne>(parameters.spec(), single);

@@ -1,6 +1,6 @@
-// How much less an update counts that was computed from old numbers. Sources: MXNet-G's 1/Y (CCGRID
-// 2019); Zhang et al., "Staleness-aware Async-SGD" (IJCAI 2016) by version; the other functions as
-// in Xie et al., "Asynchronous federated optimization" (2019).
+// Weights an update by the age of the numbers that it was computed from. Sources: MXNet-G's 1/Y
+// (CCGRID 2019); Zhang et al., "Staleness-aware Async-SGD" (IJCAI 2016) by version; the other
+// functions as in Xie et al., "Asynchronous federated optimization" (2019).
 #pragma once
 
 #include "shoal/table/scheme/parameters.h"

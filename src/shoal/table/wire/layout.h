@@ -36,7 +36,7 @@ static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
 
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20,
                              kMaxProcesses = 1u << 16;
-// of the lists' items
+// Bytes of the lists' items.
 inline constexpr std::size_t kRowBytes = 29, kRankBytes = 4, kClockBytes = 8;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 

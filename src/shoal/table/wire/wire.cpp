@@ -25,7 +25,7 @@ struct TypeEntry {
   bool payload = false;     // may follow; then `least` is `most`
   bool first = false;       // may be said by a stranger
 };
-// without what they hold any number of
+// Bytes of the fields without lists and texts.
 constexpr std::size_t kOfferBytes = 28, kPlanBytes = 66, kAskBytes = 14, kDirectiveBytes = 15;
 constexpr int kLentBit = 0x80;  // of a header's type
 // In the order of Message's alternatives.
@@ -62,7 +62,7 @@ const TypeEntry* find_entry(std::uint8_t number) {
   const auto found = std::ranges::find(kTypes, number, &TypeEntry::number);
   return found == std::end(kTypes) ? nullptr : found;
 }
-// Of a header that was decoded: its type is known.
+// Requires a decoded header: its type is known.
 const TypeEntry& entry_of(const Header& header) { return *find_entry(header.type); }
 
 std::uint8_t version_of(const TypeEntry* entry) {
