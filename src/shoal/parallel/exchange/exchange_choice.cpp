@@ -27,7 +27,7 @@ bool is_shared(const Net& net, int layer) {
   return false;
 }
 
-// Why no layer can go by a way; "" if layers can.
+// Returns why no layer can go by a way; "" if layers can.
 std::string why_none(Way way, const table::Scheme& scheme) {
   if (way == Way::kTable) return "";
   if (way == Way::kMpi && !why_no_mpi().empty()) return why_no_mpi();
@@ -168,8 +168,8 @@ void choose(LayerExchange& choice, const JobSize& job, const Rates& rates) {
   }
 }
 
-// Of a vector that is cut into a part for each worker: a strip has 2 P (P - 1) rows, of which every
-// process keeps a note. AUTO takes no such way with many workers.
+// Returns whether the way makes too many rows for AUTO. A way that cuts a vector into a part for
+// each worker has 2 P (P - 1) rows a strip, which every process records.
 bool has_many_rows(Way way, const JobSize& job) {
   constexpr std::int64_t kMostWorkers = 64;
   return (way == Way::kRing || way == Way::kDirect) && job.workers > kMostWorkers;
@@ -216,7 +216,7 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
         choice.costs[way] = cost_of(way, choice.size, job, rates);
       else if (!reason.empty() && way == said.value_or(Way::kFactors))
         why_no_other = reason;
-      // of a whole net, the layers that cannot go so go by the table
+      // If the way is said for a whole net, its layers that cannot use it go by the table.
       if (way == said && !reason.empty() && (by_name || !none.empty()))
         throw ConfigError(Code::kConfig, name, ": exchange: layer '", layer.name(), "' cannot ",
                           way == Way::kFactors ? "send factors" : str("go by ", name_of(way)), ": ",

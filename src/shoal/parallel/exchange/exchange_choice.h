@@ -21,7 +21,7 @@ struct FactorTiming {
 // Nothing for a scheme that has no update which takes all gradients of a clock.
 std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme);
 
-// How the gradients of one layer with params that learn travel.
+// The way in which the gradients of one layer with params that learn travel.
 struct LayerExchange {
   int layer = 0;
   Way way = Way::kTable;

@@ -12,28 +12,28 @@ namespace {
 
 constexpr double kNumberBytes = sizeof(float);
 
-// Of each number of a layer, how many a server receives and sends back, and a worker in its process
-// the other way round.
+// Numbers a server receives, and sends back, per number of a layer. A worker in its process sends
+// and receives as many in turn.
 double table_load(const JobSize& job) {
   const auto workers = static_cast<double>(job.workers), servers = static_cast<double>(job.servers);
   return job.apart ? std::max(workers / servers, 1.0) : (workers + servers - 2) / servers;
 }
 
-// Transfers of a message, one after the other.
+// Returns the transfers of a message, one after the other.
 int hops_of(const JobSize& job) { return job.relays ? 2 : 1; }
 
-// A library does what it likes: about as much as halving and doubling.
+// Predicts a library's sum as halving and doubling, since its algorithm is unknown.
 Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rates& rates) {
   const Way way = is_of_library(of) ? Way::kHalvingDoubling : of;
   const int workers = static_cast<int>(job.workers);
   const Load load = load_of(way, workers);
   const auto all = static_cast<double>(params);
-  // a worker sends each number of the vector to all but one, and back
+  // A worker sends each number of the vector to all but one, and back.
   const double relayed =
       job.relays ? 2.0 * static_cast<double>(job.writers) * (workers - 1) / workers * all : 0;
   Cost cost{.numbers = 2 * std::max(load.busiest * all, relayed)};
   if (rates.bandwidth <= 0) return cost;
-  // the first strip goes all the way; behind it the busiest worker's link is never idle
+  // The first strip goes all the way. Behind it the busiest worker's link is never idle.
   const double strip =
       static_cast<double>(strips_of(way, workers, static_cast<std::size_t>(params)).at(1));
   cost.link = std::max(load.in_turn * strip + load.busiest * (all - strip), relayed) *
@@ -44,7 +44,7 @@ Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rate
 
 Load tree_load(int workers) {
   const int levels = std::bit_width(static_cast<unsigned>(workers)) - 1;
-  // a parent of two that is not the root has them, or itself and a parent, on the same link
+  // A parent of two that is not the root has them, or itself and a parent, on the same link.
   const double up = workers == 2 ? 1 : 2;
   return {
       .busiest = workers >= 5 ? 3.0 : up,
@@ -87,10 +87,10 @@ Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& ra
     cost.numbers = 2.0 * static_cast<double>(rows * (job.workers - 1) * job.writers) *
                    static_cast<double>(outputs + inputs);
   if (rates.bandwidth <= 0) return cost;
-  // half of what is sent and received goes each way, and the ways do not wait for each other
+  // Half of the numbers sent and received goes each way, and the ways do not wait for each other.
   cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
   cost.latency = (by_table ? 2 : hops_of(job)) * rates.latency;
-  // each replica would multiply its own rows, beside the others
+  // Each replica would multiply its own rows, beside the others.
   if (!by_table && rates.multiply_adds > 0)
     cost.product = (workers - 1.0 / job.replicas) * static_cast<double>(rows * outputs) *
                    static_cast<double>(inputs) / rates.multiply_adds;
@@ -163,8 +163,8 @@ double Forecast::seconds_of_busy(double busy) const {
 
 double Forecast::seconds(double compute) const {
   const std::size_t layers = slices.forward.size();
-  // after the start of the backward passes; then after their end, where the next forward pass
-  // begins
+  // Times after the start of the backward passes; `ready` then counts from their end, where the
+  // next forward pass begins.
   std::vector<double> complete(layers), ready(layers), product(layers);
   double passed = 0;
   for (std::size_t layer = layers; layer-- > 0;) {

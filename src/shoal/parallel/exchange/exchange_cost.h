@@ -29,7 +29,7 @@ struct LayerSize {
   std::optional<Factored::Sizes> factors{};
 };
 
-// Of one exchange in an iteration, for the process that has most to do.
+// The cost of one exchange in an iteration, for the process with the most work.
 struct Cost {
   double numbers = 0;  // that it sends and receives
   // Seconds: of its link, of messages that wait for each other, and of the larger product. All 0 if
@@ -40,8 +40,8 @@ struct Cost {
 // Sources: Poseidon's HybComm (Zhang et al., ATC 2017) for the table and factors; for collectives
 // the schedules of collective.h. FACTORS needs the size's factors.
 Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates);
-// Whether factors are no more numbers than a weight (outputs, inputs) of the table's, biases apart.
-// A tie goes to factors.
+// Returns whether factors are no more numbers than a weight (outputs, inputs) of the table's,
+// without biases. A tie goes to factors.
 bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job);
 
 // The work of a collective for each number of a long vector, and its messages that wait for each
@@ -61,7 +61,7 @@ std::size_t bucket_bytes(const Rates& rates);
 struct Leg {
   std::vector<int> layers;  // highest first
   Cost cost;
-  // Of the seconds on the link: those of answers, which under a clip wait for the norm of all
+  // Seconds of `cost.link` that are for answers. Under a clip these wait for the norm of all
   // gradients.
   double answers = 0;
 };
@@ -76,9 +76,9 @@ struct Forecast {
   // The norm of all gradients is limited: no layer is updated before all legs are over, or before
   // all gradients are at their servers.
   bool clips = false;
-  // Of an iteration whose passes alone take `compute` seconds.
+  // Returns the seconds of an iteration whose passes alone take `compute` seconds.
   double seconds(double compute) const;
-  // Of one that does not wait for others for so long; products of factors are part of that.
+  // As above, given `busy` seconds without waiting, products included.
   double seconds_of_busy(double busy) const;
 };
 

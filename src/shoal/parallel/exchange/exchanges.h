@@ -37,7 +37,7 @@ std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster);
 // The processes of a job, for what an exchange among them costs.
 JobSize job_size_of(const table::RosterBody& roster, int replicas);
 
-// How gradients of these weights, of some workers at one clock, become one update.
+// Returns the merge of gradients with these weights, of some workers at one clock, into one update.
 table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rate,
                       std::span<const float> weights);
 

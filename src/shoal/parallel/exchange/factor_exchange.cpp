@@ -27,17 +27,17 @@ Factored& factored_of(const Net& net, int layer) {
   return dynamic_cast<Factored&>(*net.layers()[layer]);
 }
 
-// Of a message: both factors, and how much they count.
+// Returns the length of a message: both factors, and their weight.
 std::size_t length_of(const Factored::Sizes& sizes) {
   return static_cast<std::size_t>(sizes.rows * (sizes.outputs + sizes.inputs)) + 1;
 }
 
-// Of workers whose factors are multiplied together: each product reads and writes the whole
-// gradient, so there should be few, and its rows are copied, so they should not be too many.
+// Rows of the workers whose factors are multiplied together. Each product reads and writes the
+// whole gradient, so there should be few; its rows are copied, so they should not be too many.
 constexpr std::int64_t kRowsTogether = 512;
 
-// For computing beside the net's own thread; null where a device has one stream for all, or
-// gradients are to be looked at when the passes are over.
+// Returns a context for computing beside the net's own thread. Null where a device has one stream
+// for all, or gradients are to be examined after the passes.
 std::unique_ptr<Context> context_beside(const TableSetup& setup) {
   const Context& context = setup.net.context();
   if (!context.device().is_host() || setup.param.snapshot_diff() || setup.param.debug_info() ||
@@ -200,8 +200,8 @@ std::vector<Tensor*> FactorExchange::histories() {
   return all;
 }
 
-// Of each layer one message of each other worker, and the at most 2 S + 2 own ones that others
-// have still to read; and the rows that are multiplied together.
+// Counts, for each layer, one message of each other worker, at most 2 S + 2 own messages that
+// others have yet to read, and the rows that are multiplied together.
 std::size_t FactorExchange::most_memory() const {
   const auto own = static_cast<std::size_t>(2 * timing_.staleness + 2);
   std::size_t numbers = 0;
@@ -246,7 +246,7 @@ Status FactorExchange::before_forward(int layer) {
   if (!part) return {};
   const table::Clock clock = side_->iteration();
   TRY(update_before(*part, clock - timing_.staleness));
-  // the server has the last message
+  // Returns once the server has the last message.
   TRY(side_->waits.wait(part->ids[own_]));
   part->begin(own_);
   if (part->sent.empty()) ask(*part, clock);

@@ -66,7 +66,7 @@ class FactorExchange final : public Exchange, public MessageRows {
     ~Part() override;
     void begin(std::size_t worker);
     void take(int replica, const Tensor& top_grad, const Tensor& bottom) override;
-    // Of the oldest in `sent`: makes the gradient; then the update, unless that has been made.
+    // Makes the gradient of the oldest in `sent`; then the update, unless that has been made.
     Status sum(const table::Scheme& scheme);
     void update(double squares);
     std::size_t length(std::size_t worker) const;  // of its message
@@ -88,24 +88,24 @@ class FactorExchange final : public Exchange, public MessageRows {
     Tensor top_grad, bottom;                     // (rows, outputs), (rows, inputs) of some workers
     std::deque<Sent> sent;                       // whose updates are still to do, the oldest first
     bool is_due = false;                         // the oldest one's gradient is there
-    // That of the oldest one, and its update unless gradients are clipped, while the work thread
-    // has to do with them. Else not valid.
+    // The gradient of the oldest, and its update unless gradients are clipped, while the work
+    // thread computes them. Otherwise not valid.
     std::future<Status> under_way;
   };
 
   Part* find(int layer) const;
   std::size_t most_memory() const;  // bytes of messages
   void ask(const Part& part, table::Clock clock);
-  // Whether the update of the oldest in part.sent may be made, and all that it takes is there.
+  // Returns whether the update of the oldest in part.sent may be made, with all its inputs there.
   bool may_begin(const Part& part) const;
   void send(Part& part, float weight);
-  // Sends what is held.
+  // Sends the factors in held_.
   void send_held();
   // Waits for the gradient of the oldest in part.sent.
   Status gather(Part& part);
-  // The update of the oldest.
+  // Makes the update of the oldest.
   void update(Part& part, double squares);
-  // The updates of the clocks before `end`.
+  // Makes the updates of the clocks before `end`.
   Status update_before(Part& part, table::Clock end);
 
   const std::shared_ptr<TableSide> side_;
@@ -114,7 +114,7 @@ class FactorExchange final : public Exchange, public MessageRows {
   const std::size_t own_;                     // this worker
   const bool clips_;
   std::vector<std::unique_ptr<Part>> parts_;
-  // by row of the table, from first_ on: its place in a worker's message
+  // The place in a worker's message of each row of the table, from first_ on.
   struct Piece {
     Part* part = nullptr;
     std::size_t worker = 0, offset = 0, length = 0;

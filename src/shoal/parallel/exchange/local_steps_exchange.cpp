@@ -231,14 +231,14 @@ class LocalStepsExchange final : public Exchange {
     return own;
   }
 
-  // Of elastic averaging the team's params are the rows, while this worker's own wait where they
-  // are sent from.
+  // Reads the team's params for a test or a snapshot. In elastic averaging these are the rows, and
+  // this worker's own params wait in sent_.
   Status refresh() {
     if (!takes_weights()) return side_->lockstep ? Status() : side_->read(side_->next());
     if (!std::exchange(away_, true))
       for (const RowId row : side_->learning())
         std::ranges::copy(map_.weights(row), sent_[row].begin());
-    // at the clock of its last exchange a worker reads what that left to it
+    // At the clock of its last exchange a worker reads the row as that exchange left it.
     return side_->read(dropped_ ? side_->next() : std::max(side_->start(), side_->next() - 1));
   }
 
@@ -248,8 +248,8 @@ class LocalStepsExchange final : public Exchange {
       std::ranges::copy(sent_[row], map_.weights(row).begin());
   }
 
-  // Of a task with so many updates. One in which nothing was learned has nothing in it; the answer
-  // is the row.
+  // Returns the weight of a task with so many updates. A task without updates counts nothing, and
+  // its answer is the row.
   float weight_of(int updates) const {
     if (updates == 0) return 0;
     if (task_.weighing == Weighing::kUniform || takes_weights()) return 1;
@@ -346,15 +346,15 @@ class LocalStepsExchange final : public Exchange {
   const RowMap& map_;
   const bool reads_sums_;
   std::vector<RowId> sums_;  // of running means and the like
-  // by row. In a task of deltas: the weights that it began with, then what is pushed of them
+  // By row. In a task of deltas: the weights at its begin, then the deltas that are pushed.
   std::vector<std::vector<float>> sent_;
-  // by row, where an exchange goes on during a step
+  // By row, where an exchange goes on during a step.
   std::vector<std::vector<float>> replies_;
   std::vector<bool> has_left_;  // by row: pushed in this task
   GlobalMomentum momentum_;
   DeltaSums deltas_;
   bool is_pulled_ = false;  // what arrives is a reply
-  // the params are the team's, and this worker's own are in sent_
+  // The params are the team's, and this worker's own are in sent_.
   bool away_ = false;
   bool dropped_ = false;          // the last push had nothing in it
   int updates_ = 0;               // in this task: its steps less those that were left out

@@ -121,8 +121,8 @@ class TableExchange final : public Exchange {
 
  private:
   bool owns(int layer) const { return !others_[static_cast<std::size_t>(layer)]; }
-  // Of the layers for which picks(layer), unless the server has. On a CPU the table may read a
-  // layer's until it has sent the params.
+  // Clears the gradients of the layers for which picks(layer), unless the server has. On a CPU the
+  // table may read a layer's until it has sent the params.
   template <class Picks>
   void clear_gradients(Picks picks) {
     std::vector<Tensor*> unclear;
@@ -193,16 +193,16 @@ class TableExchange final : public Exchange {
   Net& net_;
   const Layers others_;  // that other exchanges own
   const bool on_host_;
-  // the only server is in this process: it clears gradients as it takes them
+  // The only server is in this process: it clears gradients as it takes them.
   const bool clears_;
   bool finite_ = true;    // this iteration's gradients, so far
   bool skipped_ = false;  // this iteration has no update
-  // the server clears this iteration's gradients; it has cleared those of the last
+  // The server clears this iteration's gradients; it has cleared those of the last.
   bool is_clearing_ = false, is_cleared_ = false;
   std::vector<RowId> held_;          // whose gradients are complete and were not pushed
   std::vector<table::Push> pushes_;  // of them, while they are pushed
-  // of the rule's history h and param i at h * params + i: from a restore until the first
-  // iteration, and for a save; null where another exchange owns the param
+  // The tensor of the rule's history h and param i, at h * params + i: from a restore until the
+  // first iteration, and for a save. Null where another exchange owns the param.
   std::vector<std::unique_ptr<Tensor>> histories_;
 };
 

@@ -18,10 +18,10 @@ enum class Way : std::uint8_t {
 };
 inline constexpr std::array kWays{Way::kTable,           Way::kFactors, Way::kTree, Way::kRing,
                                   Way::kHalvingDoubling, Way::kDirect,  Way::kMpi,  Way::kNccl};
-// Those whose time is predicted; AUTO is one of them.
+// The ways whose time is predicted. AUTO chooses among them.
 inline constexpr std::array kPredictedWays{Way::kTable, Way::kFactors,         Way::kTree,
                                            Way::kRing,  Way::kHalvingDoubling, Way::kDirect};
-// Those whose transfers are this program's.
+// The sums whose transfers this program makes.
 inline constexpr std::array kCollectives{Way::kTree, Way::kRing, Way::kHalvingDoubling,
                                          Way::kDirect};
 

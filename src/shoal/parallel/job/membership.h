@@ -22,7 +22,7 @@ struct SegmentEnd {
   const Phase& phase;           // that the segment belongs to
   const Phase* next = nullptr;  // after the phase; null: none
   std::int64_t phase_end = 0;   // the iteration at which the run ends the phase
-  // the phase goes on whatever the clocks of fast workers say
+  // The phase goes on, however far the clocks of fast workers are.
   bool within = false;
   const table::SchemeSpec& scheme;  // that ends
 };
@@ -32,7 +32,7 @@ struct SegmentStart {
   // kLeft: this process is no longer a member; kDone: the groups that --profile_only asks for are
   // found
   Ending ending = Ending::kContinues;
-  // with the groups that were found, in place of the phase's or the next one's
+  // The scheme with the groups that were found, in place of the phase's or the next one's.
   std::optional<table::SchemeSpec> found{};
   std::optional<table::SchemeSpec> scheme{};  // that the job goes on with; none: as the phases say
 };

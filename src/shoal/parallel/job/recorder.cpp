@@ -72,7 +72,7 @@ void Recorder::open(Solver& solver) {
   if (!options_.metrics.empty())
     writer_ = or_throw(MetricsWriter::open(metrics_path(options_.metrics, run.worker), run,
                                            solver.iteration(), options_.metrics_limit));
-  // the lines before may be of another
+  // The lines before may be of another scheme.
   if (writer_ && solver.iteration() > 0)
     note("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));
   if (!options_.esync_logs.empty())
@@ -102,18 +102,18 @@ void Recorder::start(std::int64_t iteration) {
 }
 
 void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {
-  // data come in no virtual time
+  // Data take no virtual time.
   const Point here{now(), options_.run.simulated ? 0 : data_waited, rows_waited};
   switch (mark) {
     case Mark::kBegin:
       clock_ = {.worker = options_.run.worker, .clock = iteration, .local_steps = 0};
-      // a barrier or an assignment may have been waited for since the last iteration
+      // The worker may have waited for a barrier or an assignment since the last iteration.
       waited_before_ = clock_.row_wait = here.rows - rows_before_.value_or(here.rows);
       clock_.other = std::max(0.0, to_seconds(here.at - ended_) - clock_.row_wait);
       begin_ = step_ = passed_ = here;
       break;
     case Mark::kStep:
-      // for permission to begin, and for what the first pass needs
+      // Waiting for permission to begin, and for the rows of the first pass.
       if (clock_.steps.empty()) clock_.row_wait += to_seconds(here.at - begin_.at);
       step_ = passed_ = here;
       clock_.steps.push_back({});

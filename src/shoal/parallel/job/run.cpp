@@ -41,9 +41,9 @@ std::unique_ptr<table::Scheme> scheme_of(const Phase& phase) {
   return or_throw(spec.make());
 }
 
-// How far workers with these iterations are in a phase, which ends for all at once. Where each
-// goes on from its own iteration (then there is one for each of the workers), the slowest counts,
-// or what all have done.
+// Returns how far workers with these iterations are in a phase, which ends for all at once. Where
+// each goes on from its own iteration (then there is one for each of the workers), it is the
+// slowest one's, or the mean if they share iterations.
 std::int64_t come_to(const table::Scheme& scheme, const std::vector<std::int64_t>& iterations,
                      int workers) {
   if (scheme.bounded() || iterations.size() != static_cast<std::size_t>(std::max(1, workers)))
@@ -126,7 +126,7 @@ class Run {
   void find_phase() {
     if (snapshot_.empty() || phases_.size() == 1) return;
     std::int64_t furthest = 0;
-    // if there is no such file, the solver says so
+    // If there is no such file, the solver reports it.
     if (chief() && file_exists(snapshot_)) {
       const std::vector<std::int64_t> iterations = saved_iterations(snapshot_);
       while (phase_ + 1 < phases_.size() &&
@@ -202,7 +202,7 @@ class Run {
 
   // All workers are at the end of a segment, this one after the iterations of `solver`.
   Result<Ending> next_segment(const Solver& solver, Ending ending) {
-    // a phase whose iterations are shared goes on whatever the clocks of fast workers say
+    // A phase whose iterations are shared goes on, however far the clocks of fast workers are.
     const bool within = ending == Ending::kRegroups && scheme_of(phase())->task.shared;
     const Result<SegmentStart> result =
         job_.next({.iteration = solver.iteration(),
@@ -263,7 +263,7 @@ class Run {
     const SolverParameter param = with_phase(param_, phase());
     std::unique_ptr<Updater> updater = job_.make_updater(param, scheme_, end_of_phase(), net);
     if (scales_loss(param, net.context())) {
-      // which would leave with the scale
+      // Factors would leave with the scale.
       if (std::ranges::any_of(net.layers(), hands_over_factors))
         throw ConfigError(Code::kConfig, name_,
                           ": precision: FLOAT16 cannot send factors, since gradients are scaled: "

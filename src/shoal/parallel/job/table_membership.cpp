@@ -58,7 +58,7 @@ class TableMembership final : public JobMembership {
         generation_(table.roster().generation),
         joined_(table.roster().generation > 0) {
     take_roster();
-    // a process keeps its part of the data, whatever its number becomes
+    // A process keeps its part of the data, whatever its number becomes.
     if (share_.suffix.empty()) share_.suffix = std::to_string(share_.client);
   }
 
@@ -79,13 +79,13 @@ class TableMembership final : public JobMembership {
       throw ConfigError(Code::kUsage, name_,
                         ": --profile_only: no scheme of the run has group_by: SPEED");
     if (team_->chief()) or_throw(check_writable(files()));
-    // of a job that goes on the others have looked, when there were other workers
+    // In a job that goes on, the others have checked this, with other workers.
     for (const Phase& phase : phases)
       if (generation_ == 0 && !phase.search)
         check_fit(with_phase(solver, phase), name_, *or_throw(phase.scheme.make()), share_.clients);
   }
 
-  // Where the roster says so, a generation measures links instead of training.
+  // Measures links instead of training, in a generation whose roster says so.
   Result<bool> prepare(std::int64_t iteration, std::int64_t phase_end,
                        table::SchemeSpec& scheme) override {
     while (table_.roster().generation == generation_ && table_.roster().measures) {
@@ -201,8 +201,8 @@ class TableMembership final : public JobMembership {
                 const table::SchemeSpec& scheme) override {
     TRY(table_.finish(iteration));
     LOG(INFO) << "Iteration " << iteration << ": scheme " << scheme.words() << " ends";
-    // of this process, as worker and as server, with all that is not params: tests, snapshots,
-    // heartbeats
+    // The traffic of this process, as worker and as server, includes all that is not params: tests,
+    // snapshots, heartbeats.
     const table::Traffic all = table_.traffic();
     const auto each = [&](std::uint64_t bytes) {
       return static_cast<double>(bytes) /

@@ -89,7 +89,7 @@ class TableTeam final : public Team {
     std::vector<double> sizes(static_cast<std::size_t>(size_));
     sizes[static_cast<std::size_t>(index())] = static_cast<double>(mine.size());
     TRY(sum(sizes));
-    // half of the answer is for these pieces and their lengths, half for members that left
+    // Half of the answer is for these pieces and their lengths, half for members that left.
     const std::size_t piece = table::kMaxBodyBytes / 2 / sizes.size() - sizeof(std::uint32_t);
     std::vector<std::string> whole(chief() ? sizes.size() : 0);
     std::size_t at = 0;
@@ -97,7 +97,7 @@ class TableTeam final : public Team {
       const Result<std::vector<std::string>> pieces =
           gather_piece(mine.substr(std::min(at, mine.size()), piece));
       TRY(pieces);
-      // what a member left behind is whole in each answer
+      // The state of a member that left is whole in each answer.
       for (std::size_t member = 0; member < whole.size(); ++member)
         if (at == 0 || sizes[member] > 0) whole[member] += pieces.value()[member];
       at += piece;
@@ -105,7 +105,7 @@ class TableTeam final : public Team {
     return whole;
   }
 
-  // Of each piece the first bytes say how long the whole is.
+  // The first bytes of each piece are the length of the whole.
   Result<std::string> share(std::string chiefs) override {
     constexpr std::size_t kSize = sizeof(std::uint64_t);
     std::string whole;
@@ -176,7 +176,7 @@ class TableTeam final : public Team {
 
   table::Table& table_;
   const int size_;
-  // counts what was asked since the generation began: all members ask the same in the same order
+  // Counts the questions since the generation began. All members ask the same in the same order.
   table::Clock rounds_;
 };
 

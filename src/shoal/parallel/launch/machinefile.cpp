@@ -30,7 +30,7 @@ bool all_digits(std::string_view word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Of digits alone, from `least` to `most`.
+// Returns the value of a word of digits alone, from `least` to `most`.
 std::optional<int> whole(std::string_view word, int least, int most) {
   return all_digits(word) ? number_in(word, least, most) : std::nullopt;
 }

@@ -90,7 +90,7 @@ bool ReplicaBarrier::wait_begin(int replica) {
   const MutexLock lock(mutex_);
   Progress& progress = progress_[static_cast<std::size_t>(replica) - 1];
   const auto called = [&]() REQUIRES(mutex_) { return closed_ || progress.begun < begun_; };
-  // a test between two iterations may take hours
+  // A test between two iterations may take hours.
   while (!changed_.wait_for(mutex_, kPatience, called)) {
   }
   progress.begun = begun_;
@@ -100,7 +100,7 @@ bool ReplicaBarrier::wait_begin(int replica) {
 Status ReplicaBarrier::wait_params(int layer) {
   const MutexLock lock(mutex_);
   const auto settled = [&]() REQUIRES(mutex_) { return given_up_ || layer < ready_; };
-  // the solver's own wait has a deadline, and gives up after it
+  // The solver's own wait has a deadline, and gives up after it.
   while (!changed_.wait_for(mutex_, kPatience, settled)) {
   }
   if (given_up_ && layer >= ready_) return Error{Code::kInternal, "the iteration was given up"};

@@ -1,4 +1,4 @@
-// How the nets of one process come by the same params, and their gradients by a sum.
+// Gives the nets of one process the same params, and sums their gradients.
 #pragma once
 
 #include <memory>
@@ -14,30 +14,31 @@ struct LayerRange {
   std::vector<int> summed{};  // the layers, highest first, whose gradients are to be summed
 };
 
-// Of nets[0], the solver's, and its replicas. Ranges have their places in the list that the object
-// was made with. On the solver's thread, unless it is said otherwise. May throw DeviceError.
+// The numbers of nets[0], the solver's, and its replicas. `range` is an index into the list that
+// the object was made with. All calls on the solver's thread, unless noted. May throw DeviceError.
 class ReplicaNumbers {
  public:
   virtual ~ReplicaNumbers() = default;
-  // No replica computes, and a step begins.
+  // Begins a step. No replica computes.
   virtual void begin() = 0;
-  // Whether begin() sends all ranges. Constant.
+  // Returns whether begin() sends all ranges. Constant.
   virtual bool sends_all() const { return false; }
-  // The range's params are ready in nets[0], and none of its layers began its forward pass there.
-  // Then a replica may take them on its own thread, before its forward pass of the range.
+  // Sends the range's params, which are ready in nets[0], where none of its layers began its
+  // forward pass. Then a replica may take them on its own thread, before its forward pass of the
+  // range.
   virtual void send(int range) = 0;
   virtual void take(int replica, int range) = 0;
-  // The range's gradients are complete; on the replica's own thread. When all have offered theirs,
-  // begins to make nets[0]'s the sum.
+  // Offers the range's gradients, which are complete; on the replica's own thread. When all have
+  // offered theirs, sum() begins to make nets[0]'s the sum.
   virtual void offer(int replica, int range) = 0;
   virtual void sum(int range) = 0;
-  // Whether the sum has been made; finish() makes nets[0]'s later work come after it.
+  // Returns whether the sum has been made. finish() makes nets[0]'s later work come after it.
   virtual bool summed(int) { return true; }
   virtual void finish(int) {}
-  // Throws DeviceError if sums were ended since a device failed: what was made of them is not to
-  // be used.
+  // Throws DeviceError if sums were ended because a device failed. Their results are not to be
+  // used.
   virtual void throw_if_failed() {}
-  // No replica computes: makes nets[0]'s running sums the sums of all.
+  // Makes nets[0]'s running sums the sums of all. No replica computes.
   virtual void sum_running() = 0;
 };
 

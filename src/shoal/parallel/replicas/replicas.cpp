@@ -211,7 +211,7 @@ class Replicas final : public ForwardingUpdater {
     return {};
   }
 
-  // Of all replicas.
+  // Ends the passes of all replicas.
   Status finish_passes() {
     TRY(barrier_.wait_finished());
     return finish_sums([](int) { return true; });

@@ -25,7 +25,7 @@ void ParamStaging::upload(std::span<const table::RowId> rows) {
   for (const table::RowId row : rows) {
     if (!expected_[row]) continue;
     expected_[row] = false;
-    // in place, too, the tensor learns that its numbers have changed
+    // Tells the tensor that its numbers have changed, in place, too.
     const std::span<float> numbers = map_.weights(row);
     if (!in_place_[row]) std::ranges::copy(memory_[row], numbers.begin());
   }

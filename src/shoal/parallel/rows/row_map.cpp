@@ -11,7 +11,7 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
   const auto is_replicated = [&](std::size_t p) {
     return !extra.replicated.empty() && extra.replicated[layer_of(p)];
   };
-  // the params, then the histories: each with the param that it is of
+  // The params, then the histories, each with its param.
   std::vector<std::pair<std::size_t, Tensor*>> all;
   for (std::size_t p = 0; p < params.size(); ++p) all.emplace_back(p, nullptr);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)

@@ -33,7 +33,7 @@ class MessageRows {
   virtual ~MessageRows() = default;
   // All workers' rows, of which the first gets this number.
   virtual std::vector<table::Row> rows(table::RowId first) = 0;
-  // Where the numbers of one of them are to be written, if another worker writes it; called by the
+  // Returns the memory for the numbers of such a row, if another worker writes it. Called on the
   // table's threads.
   virtual table::Destination destination(table::RowId row) = 0;
 };
@@ -88,7 +88,7 @@ class TableSide {
   void divert(std::vector<std::vector<float>>* to) { diverted_ = to; }
   // The memory of histories, in the order of Checkpointed, that the table reads and writes.
   void fix_histories(const std::vector<Tensor*>& histories);
-  // Those of the params, with the table's versions.
+  // Returns the rows of the params, with the table's versions.
   std::vector<StateRow> state_rows() const;
 
   // ---- tasks ----

@@ -138,7 +138,7 @@ void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
       merge_staleness(flags, flag, given ? given->from : "scheme '" + type + "'", scheme);
     else
       set_field(flag, scheme);
-  // by these, whatever is sent
+  // These schemes allow a moving rate with weights alone, so the rate implies them.
   const bool is_released = type == "drift_barrier" || type == "weed_out";
   if (is_released && scheme.has_moving_rate() && !scheme.has_payload())
     scheme.set_payload(SchemeParameter::WEIGHTS);

@@ -63,7 +63,7 @@ class Allreduce final : public VectorSum {
   std::size_t longest_ = 0;         // of what is added
   table::Clock clock_ = 0;
   Mutex mutex_;
-  // memory for what comes, used again while it is in a cache
+  // Memory for received numbers, used again while it is in a cache.
   std::vector<std::unique_ptr<float[]>> free_ GUARDED_BY(mutex_);
 };
 

@@ -21,43 +21,46 @@ class BucketSums final : public MessageRows {
     kGradients,  // the params' own; NCCL sums them where they are
     kNumbers,    // what the caller writes, on the host
   };
-  // For the ways of a setup; adds its rows to the side. Throws ConfigError as begin_mpi and
-  // begin_nccl do.
+  // Makes the sums for the ways of a setup, and adds its rows to the side. Throws ConfigError as
+  // begin_mpi and begin_nccl do.
   BucketSums(const TableSetup& setup, TableSide& side, Of of);
 
   std::size_t size() const { return parts_.size(); }
   const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
-  // Nothing for a layer in no bucket.
+  // Returns the bucket of a layer; nothing for a layer in no bucket.
   std::optional<std::size_t> part_of(int layer) const;
-  // Whether the bucket's gradients are summed on the device.
+  // Returns whether the bucket's gradients are summed on the device.
   bool in_place(std::size_t part) const { return parts_[part].in_place; }
 
   std::vector<table::Row> rows(table::RowId first) override;
   table::Destination destination(table::RowId row) override;
 
-  // Before a forward pass of the bucket's layers: asks for what others send, once a clock.
+  // Asks for the numbers that others send, once a clock, before a forward pass of the bucket's
+  // layers.
   Status expect(std::size_t part, table::Clock clock);
-  // Of gradients: sends `weight` times the layer's, which count `weight`. When all layers of the
-  // bucket were sent, starts their sum. From here until finish() the gradients belong to the sum.
+  // kGradients: sends `weight` times the layer's gradients, which count `weight`. When all layers
+  // of the bucket were sent, starts their sum. From here until finish() the gradients belong to the
+  // sum.
   void send(int layer, float weight);
-  // Of numbers: calls write(param, numbers) for each param of the layer that learns: an index into
-  // net.params(), and where its numbers go. `count` goes with the bucket, behind the other numbers.
+  // kNumbers: calls write(param, numbers) for each param of the layer that learns: an index into
+  // net.params(), and the place of its numbers. `count` goes with the bucket, behind the other
+  // numbers.
   using Visit = std::function<void(std::size_t param, std::span<float> numbers)>;
   void send(int layer, float count, const Visit& write);
-  // The same of all layers: zeros, which count 0.
+  // Sends zeros, which count 0, for all layers.
   void send_nothing();
   // Carries on all sums without waiting.
   void progress();
-  // Whether finish() would return a sum without waiting for other workers.
+  // Returns whether finish() would return a sum without waiting for other workers.
   bool is_there(std::size_t part) const {
     return parts_[part].is_under_way && parts_[part].sum->is_done();
   }
-  // Returns when the sum that was started is there: the sum of all counts; nothing: none was since
-  // the last call.
+  // Waits for the sum that was started. Returns the sum of all counts; nothing if none was started
+  // since the last call.
   Result<std::optional<float>> finish(std::size_t part);
-  // Then, of gradients: they are `scale` times the sum.
+  // kGradients: sets the gradients to `scale` times the sum, after finish().
   void read(std::size_t part, float scale);
-  // Of numbers: calls read(param, sum) for each param.
+  // kNumbers: calls read(param, sum) for each param.
   void read(std::size_t part, const Visit& read) { each(parts_[part], read); }
 
  private:

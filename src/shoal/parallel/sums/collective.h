@@ -31,8 +31,8 @@ struct Transfer {
 // add to a partner first, and get the sum from it last.
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count);
 
-// The parts of a vector that go through all transfers one beside the other, so that links stay busy
-// while sums travel: where each part begins, in order, and at the end `count`.
+// Returns the parts of a vector that go through all transfers one beside the other, so that links
+// stay busy while sums travel: the begin of each part, in order, and at the end `count`.
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count);
 
 // A worker's part of a transfer.
@@ -41,8 +41,8 @@ struct Step {
   std::size_t index = 0;     // counts the worker's steps
   bool sends = false, adds = false;
   std::size_t first = 0, count = 0;  // of the whole vector
-  // Of a step that adds what it receives: how many such steps just before it add to the same
-  // numbers, and whether the next one does.
+  // For a step that adds: how many such steps just before it add to the same numbers, and whether
+  // the next one does.
   std::size_t together = 0;
   bool more = false;
 };
@@ -50,8 +50,8 @@ using Strip = std::vector<Step>;
 // By worker: the steps of each strip, in the order in which the worker carries them out.
 std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count);
 
-// How far a worker has come in its steps. A few strips are under way at a time, and do not wait for
-// each other; the next one begins when one of them is done.
+// Tracks a worker's progress in its steps. A few strips are under way at a time, and do not wait
+// for each other; the next one begins when one of them is done.
 class StepsDone {
  public:
   // `strips` outlive it. Nothing is to do before restart().

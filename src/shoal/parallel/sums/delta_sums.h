@@ -27,8 +27,8 @@ class DeltaSums {
 
   // Before a layer's first forward pass in a task: its params are those that all begin with.
   Status begin(int layer, table::Clock task);
-  // The params are what this worker came to: sends what it added. weight: as of a push. Once a task
-  // and layer, in the order of backward.
+  // Sends the difference that this worker made to its params. weight: as in a push. Called once a
+  // task and layer, in the order of backward.
   void send(int layer, float weight);
   // Sends the layers that were not sent in this task.
   void send_rest(float weight);
@@ -36,7 +36,8 @@ class DeltaSums {
   // Waits for the sums of the last task and moves the params.
   Status apply_all();
 
-  // Of a layer's params: rises with each task in which a worker has learned something.
+  // Returns the version of a layer's params. It rises with each task in which a worker has learned
+  // something.
   std::int64_t version(int layer) const { return versions_[*sums_.part_of(layer)]; }
   void start_at(std::int64_t iteration) { versions_.assign(sums_.size(), iteration); }
   // As Checkpointed has them, of the momentum. After apply_all().

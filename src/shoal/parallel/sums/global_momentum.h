@@ -46,9 +46,9 @@ class GlobalMomentum {
   const table::Task task_;
   const RowMap& map_;
   std::vector<table::RowId> rows_;  // that have one
-  // by row: v; the weights that the last task began with
+  // By row: v; the weights at the begin of the last task.
   std::vector<std::vector<float>> v_, from_;
-  // by row: a task has, and the row was not looked at since
+  // By row: a task has ended since the row was last followed.
   std::vector<bool> ended_;
 };
 

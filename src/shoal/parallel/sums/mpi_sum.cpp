@@ -182,7 +182,7 @@ class MpiSum final : public VectorSum {
     TRY(finish(waits));
     take(MPI_Comm_set_errhandler(group_, MPI_ERRORS_RETURN));
     auto& [numbers, part, own, all] = *buffers_;
-    // the order of a sum depends on the ranks and the count, and not on the numbers
+    // The order of a sum depends on the ranks and the count, and not on the numbers.
     for (std::size_t i = 0; i < count_; ++i)
       numbers[i] = std::sin(static_cast<float>(i % 1009) + static_cast<float>(table_.worker()));
     sum_whole();
@@ -231,7 +231,7 @@ void begin_mpi(const table::Table& table, const std::string& name) {
   };
   const table::RosterBody& roster = table.roster();
   const int workers = workers_of(roster);
-  // a process that does not begin MPI would keep the others in MPI_Init
+  // A process that does not begin MPI would keep the others in MPI_Init.
   for (const auto& process : roster.processes)
     if (process.worker < 0 && process.server >= 0)
       refuse("process ", process.rank, " is a server alone; all must be workers");

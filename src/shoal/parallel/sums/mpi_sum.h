@@ -10,7 +10,7 @@
 
 namespace shoal::parallel {
 
-// Why this build cannot sum by MPI; "" if it can.
+// Returns why this build cannot sum by MPI; "" if it can.
 std::string why_no_mpi();
 
 // Before the first sum of a generation, on the thread that will make them: starts MPI if that was

@@ -53,7 +53,7 @@ class NcclSum final : public VectorSum {
     const table::Instant from = table_.now();
     std::this_thread::yield();
     waits.add(table_.now() - from);
-    // a worker that was lost breaks NCCL's connections before the table gives it up, and names it
+    // A lost worker breaks NCCL's connections before the table gives it up, and names it.
     TRY(table_.status());
     TRY(status_);
     if (from - since_ < kNcclPatience) return {};

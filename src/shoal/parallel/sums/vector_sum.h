@@ -14,7 +14,7 @@ class VectorSum {
   virtual ~VectorSum() = default;
   // Good between expect() of one clock and of the next.
   virtual std::span<float> numbers() = 0;
-  // Where the numbers of a row that another worker writes for this one go.
+  // Returns the place for the numbers of a row that another worker writes for this one.
   virtual table::Destination destination(table::RowId row) = 0;
   // Prepares for the sum of this clock, which every worker starts once.
   virtual Status expect(table::Clock clock, RowWaits& waits) = 0;

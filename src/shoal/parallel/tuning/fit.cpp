@@ -9,7 +9,7 @@ namespace {
 using table::ContributionKind;
 using table::MomentumPolicy;
 
-// Why a worker's tasks make no sense; "" if they do.
+// Returns why a worker's tasks make no sense; "" if they do.
 std::string why_not(const table::Scheme& scheme) {
   const table::Task task = scheme.task;
   const bool weights = task.contribution == ContributionKind::kWeights;

@@ -111,7 +111,7 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
   Bounds best = {0, sorted.size()};
   double index = 0;
   Agglomeration clusters(sorted);
-  // n groups of n workers have no index; two of two are all that there can be
+  // The index is not defined for n groups of n workers. Two workers have no other groups.
   if (sorted.size() > 2) clusters.merge_nearest();
   for (; clusters.bounds().size() > 2; clusters.merge_nearest()) {
     const std::optional<Bounds> bounds = k_means(sorted, clusters.bounds());

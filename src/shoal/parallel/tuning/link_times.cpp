@@ -35,7 +35,7 @@ Result<double> time_of(const table::Table& table, const std::function<Status()>&
   return to_seconds(table.now() - start);
 }
 
-// Of reading these rows as of this worker's first clock.
+// Returns the seconds of reading these rows as of this worker's first clock.
 Result<double> time_of_reading(table::Table& table, const table::Plan& plan,
                                std::span<const RowId> rows) {
   return time_of(table, [&] {
@@ -66,7 +66,7 @@ class Probe {
         TRY(speed);
         seen[server] = speed.value();
       }
-      // of one number that is not 0, and no worker goes on before it is there
+      // Only one of the numbers added is not 0. No worker goes on before the sum is there.
       TRY(team.sum(seen));
       for (std::size_t server = 0; server < seen.size(); ++server)
         fastest[server] = std::max(fastest[server], seen[server]);
@@ -188,7 +188,7 @@ Result<Rates> measure_rates(const table::Table& table, Team& team,
     return all.ok() ? Status() : Status(all.error());
   });
   TRY(gather);
-  // each number is of one worker
+  // Each number comes from one worker; the others add 0.
   double said[3] = {};
   if (team.chief()) {
     said[0] = static_cast<double>(each * static_cast<std::size_t>(team.size() - 1)) /

@@ -23,27 +23,27 @@ struct RowSample {
 };
 RowSample sample_of(std::span<const table::Row> rows, int servers);
 
-// How long an exchange takes a worker, for a pacer that says how much there is to do until then
+// Measures how long an exchange takes a worker, for a pacer that plans the work until then
 // (Task::is_planned): seconds of getting all rows of `plan` at the worker's first clock, whose rows
 // exist. While they come, others go the other way. All workers call this when a generation begins;
-// each measures in its turn, so that they do not measure each other.
+// each measures in its turn, so that they do not disturb each other.
 Result<double> measure_exchange(table::Table& table, const table::Plan& plan);
 
-// How fast the servers of a job are, measured in a generation of its own (RosterBody::measures),
+// Measures the speeds of a job's servers, in a generation of its own (RosterBody::measures),
 // between two in which it trains.
 //
-// Bytes a second, by server, in which a worker of another process has rows of it; 0 of a server
-// that no other process has a worker for. Up to three workers measure, one after the other, and
-// what counts is the fastest: what one of them sees may be its own link. All workers take part,
-// with a plan of their own in the roster's generation, with this scheme and the clocks of the
-// roster; 2 MiB from each server to each worker that measures.
+// Returns, by server, the bytes a second in which a worker of another process gets rows of it; 0
+// for a server that no other process has a worker for. Up to three workers measure, one after the
+// other, and the fastest counts: one worker's result may be limited by its own link. All workers
+// take part, with a plan of their own in the roster's generation, with this scheme and the clocks
+// of the roster; 2 MiB from each server to each worker that measures.
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
                                             const table::SchemeSpec& scheme);
 
-// The rates of this job, the same on every worker: the link of the chief's process while all others
-// send to it, half of the time of a question and its answer between worker 1 and the chief's
-// process, and the chief's products of matrices with so many threads of its device. All workers
-// take part; a few MiB from each.
+// Measures the rates of this job, the same on every worker: the link of the chief's process while
+// all others send to it, half of the time of a question and its answer between worker 1 and the
+// chief's process, and the chief's products of matrices with so many threads of its device. All
+// workers take part; a few MiB from each.
 Result<Rates> measure_rates(const table::Table& table, Team& team,
                             const Context::Options& computes);
 

@@ -68,7 +68,7 @@ void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, do
 
 Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search) {
   const auto size = static_cast<std::size_t>(team.size());
-  // that each says, and all others add 0 to
+  // Each worker sends these numbers; all others add 0 to them.
   constexpr std::size_t kNumbers = 5;
   const double said[kNumbers] = {own.busy, own.exchange.value_or(0), own.exchange ? 1.0 : 0.0,
                                  std::max(own.items, 1.0), static_cast<double>(own.iteration)};
@@ -89,7 +89,7 @@ Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupS
     const double speed = numbers[0] > 0 ? numbers[3] / (numbers[0] + exchange) : 0;
     if (speed > 0 && (slowest == 0 || speed < slowest)) slowest = speed;
     profile.speeds.push_back(speed);
-    // a worker that has left says nothing
+    // A worker that has left sends zeros.
     if (numbers[3] > 0)
       profile.least = std::min(profile.least, static_cast<std::int64_t>(numbers[4]));
   }

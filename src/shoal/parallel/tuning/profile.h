@@ -1,4 +1,4 @@
-// How fast each worker of a job is, and the groups that follow from it.
+// Measures the speed of each worker of a job, and finds the groups that follow from it.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace shoal::parallel {
 
-// The mean of the last times, of which each counts as three times their median at most, so that a
-// hiccup does not make a slow worker.
+// The mean of the last times. Each counts as three times their median at most, so that one slow
+// step does not make a slow worker.
 class MeanTime {
  public:
   static constexpr std::size_t kWindow = 100;
@@ -56,9 +56,10 @@ class Speedometer final : public Meter {
 
 // The measurements that a worker makes of itself.
 struct MeasuredWorker {
-  // seconds of an iteration without waiting for rows; 0: it has made none
+  // Seconds of an iteration without waiting for rows; 0: it has made none.
   double busy = 0;
-  // and for what it exchanges where it waits for no worker; nothing: as it takes the others
+  // Seconds of its exchange where it waits for no worker; nothing: as long as the others' on
+  // average.
   std::optional<double> exchange{};
   double items = 0;            // of an iteration
   std::int64_t iteration = 0;  // that it has come to
@@ -79,13 +80,13 @@ std::string percent_text(std::vector<double> numbers);
 // "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
 std::string text_of(const Profile& profile);
 
-// Where the chief writes MXNet-G's files of what was found; "": not at all.
+// The files that the chief writes for the groups found, as MXNet-G writes them; "": none.
 struct ProfileFiles {
   std::string groups, data_sharding;
 };
-// An error (kUsage) if one of them could not be written.
+// Returns an error (kUsage) if one of them could not be written.
 Status check_writable(const ProfileFiles& files);
-// Both are whole, or as they were.
+// Writes both files. Each is whole, or as it was.
 Status write(const ProfileFiles& files, const Profile& profile, const table::RosterBody& roster);
 
 }  // namespace shoal::parallel

@@ -24,20 +24,20 @@ class SpeedTuner {
 
   // A segment of `phase` begins on the chief, which reads this share of the data.
   struct Ahead {
-    // that all workers go through in an epoch; 0: not known
+    // Records that all workers read in an epoch; 0: not known.
     double records = 0;
     double items = 0;             // of this worker in an iteration
     std::int64_t iterations = 0;  // until the phase ends
   };
   void begin(const Phase& phase, const Share& share, const Ahead& ahead);
-  // Speeds are to be looked at again: after as many iterations of the segment as the search says,
-  // or the chief's part of an epoch. Said once.
+  // Returns, once, that speeds are to be measured again: after as many iterations of the segment as
+  // the search says, or the chief's part of an epoch.
   bool due();
 
-  // All workers of the team together, at the end of a segment of `phase`, with `next` after it
-  // (null: nothing): the scheme to go on with, for the workers that there are (nothing: the
-  // phase's), and their shares of the data. Nothing where neither groups nor shares are searched
-  // for, the profile is not over, or the phase is.
+  // Called by all workers of the team, at the end of a segment of `phase`, with `next` after it
+  // (null: nothing). Returns the next scheme, for the workers that there are (nothing: the
+  // phase's), and their shares of the data. Returns nothing where neither groups nor shares are
+  // searched for, the profile is not over, or the phase is.
   struct Found {
     std::optional<table::SchemeSpec> scheme;
     std::vector<double> weights{};
@@ -63,7 +63,7 @@ class SpeedTuner {
   const std::optional<GroupSearch> shares_;
   int looked_at_ = 0;  // workers of the segment that a look at their shares ended
   std::int64_t look_after_ = kNever;
-  // seconds that an iteration waits for rows where no worker waits for others
+  // Seconds that an iteration waits for rows where no worker waits for others.
   std::optional<double> exchange_;
 };
 
