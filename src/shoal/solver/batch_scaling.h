@@ -1,4 +1,4 @@
-// How a solver's rate grows with the items of an update.
+// Scales a solver's rate with the items of an update.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace shoal {
 
 class SolverParameter;
 
-// For updates of so many items; `written`: of a batch as the net is written. Throws ConfigError.
+// Returns the scaling for updates of so many items. `written`: the items of a batch as the net is
+// written. Throws ConfigError.
 optim::RateScaling scaling_of(const SolverParameter& param, const std::string& name,
                               std::int64_t items, std::int64_t written);
 

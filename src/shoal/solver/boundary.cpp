@@ -5,7 +5,7 @@ namespace shoal {
 
 Status Boundary::enter() {
   if (!options_.team || agreed_at_ == progress_.iteration) return {};
-  // what members agree on depends on what binds them from here on
+  // The decision of the members depends on the policy that binds them from here on.
   TRY(updater_.settle(Settle::kOwn));
   return pass();
 }

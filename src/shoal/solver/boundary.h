@@ -18,17 +18,17 @@ class Boundary : SolverPart {
   Status enter();
   // Between two iterations: writes a snapshot if one is due, and does what the team agrees on.
   Status pass();
-  // Does what is wanted: a snapshot, an end.
+  // Does the action: a snapshot, an end.
   Status act(Action action);
   // Returns when the next iteration may begin: the iteration whose rate applies. Nothing: the run
   // has ended.
   Result<std::optional<std::int64_t>> wait_to_begin();
-  // After the last iteration of this member, where members are at iterations of their own: until
-  // all have come to theirs it has its part in whatever they do together. What follows is done
-  // together.
+  // Called after the last iteration of this member, where members are at iterations of their own.
+  // Until all have finished theirs, it takes part in whatever they do together. From then on all
+  // act together.
   Status end_apart();
   Result<bool> wants_last_snapshot();
-  // How the run is to end, if that was asked for since forget_ending().
+  // Returns how the run is to end, if that was asked for since forget_ending().
   const std::optional<Ending>& ending() const { return ending_; }
   void forget_ending() { ending_.reset(); }
 
@@ -37,7 +37,7 @@ class Boundary : SolverPart {
   Result<bool> leave();
 
   Snapshots& snapshots_;
-  // the iteration before which the team last agreed on what to do
+  // The iteration before which the team last agreed on an action.
   std::optional<std::int64_t> agreed_at_;
   std::optional<Ending> ending_;
 };

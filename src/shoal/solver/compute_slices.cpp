@@ -12,7 +12,7 @@ constexpr double kPerElement = 10;  // the cost of reading or writing an element
 // The cost of a layer's forward pass, in multiply-adds.
 double work_of(const Net& net, int layer) {
   const Layer& each = *net.layers()[static_cast<std::size_t>(layer)];
-  // a data layer reads while other layers compute
+  // A data layer reads while other layers compute.
   if (net.bottoms(layer).empty()) return 0;
   double work = 0;
   for (const auto& blobs : {net.bottoms(layer), net.tops(layer)})

@@ -15,7 +15,8 @@ double mean_magnitude(Net& net, const Tensor& tensor) {
          static_cast<double>(std::max<std::int64_t>(tensor.count(), 1));
 }
 
-// Whether `blob` comes from a layer that takes part in backward, so that its gradient was written.
+// Returns whether `blob` comes from a layer that takes part in backward, so that its gradient was
+// written.
 bool has_gradient(const Net& net, const Blob* blob, int before) {
   for (int i = before - 1; i >= 0; --i)
     for (const Blob* top : net.tops(i))

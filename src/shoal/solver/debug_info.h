@@ -6,7 +6,7 @@
 namespace shoal {
 
 void log_forward(Net& net, int layer);  // after the layer's forward: its tops and params
-// after its backward: its bottoms' and params' gradients
+// Called after the layer's backward: its bottoms' and params' gradients.
 void log_backward(Net& net, int layer);
 void log_params(Net& net);  // after a pass: norms over all params
 

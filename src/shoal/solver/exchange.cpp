@@ -59,7 +59,7 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return {};
   }
 
-  // the gradients of several would all have to be looked at before the first update
+  // The gradients of several exchanges would all have to be examined before the first update.
   bool queues_updates() const override {
     return exchanges_.size() == 1 && exchanges_.front()->queues_updates();
   }

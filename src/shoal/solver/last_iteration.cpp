@@ -5,7 +5,7 @@
 namespace shoal {
 namespace {
 
-// Whether layers of the net have states in the memory of a device.
+// Returns whether layers of the net have states in the memory of a device.
 bool waits_for_device(Net& net) {
   return !net.context().device().is_host() &&
          std::ranges::any_of(net.layers(), [](const auto& one) { return !one->carried().empty(); });

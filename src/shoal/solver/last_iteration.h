@@ -16,16 +16,17 @@ class LastIteration : SolverPart {
   LastIteration(const SolverCore& core, Snapshots& snapshots)
       : SolverPart(core), snapshots_(snapshots) {}
 
-  // Whether a snapshot after an error is possible. A team cannot be asked: others are in another
-  // iteration by then, and wait for this one.
+  // Returns whether a snapshot after an error is possible. A team cannot be asked: others are in
+  // another iteration by then, and wait for this one.
   bool can_be_saved() const { return !core_.in_team() && core_.wants_snapshots(); }
-  // After an iteration: keeps what the next one's passes change beside gradients, if it can be
-  // saved. A device with memory of its own would be waited for: of one, running sums are left out,
-  // and nothing is kept of a net that carries states from pass to pass.
+  // Keeps, after an iteration, the values that the next one's passes change beside gradients, if it
+  // can be saved. A device with memory of its own would be waited for: of such a net running sums
+  // are left out, and nothing is kept if it carries states from pass to pass.
   void keep();
   // The losses up to the iteration that was kept are known only now.
   void keep_losses();
-  // Takes back what passes have changed since. Returns the losses of then; null: nothing was kept.
+  // Restores the values that passes have changed since. Returns the losses of then; null: nothing
+  // was kept.
   const std::deque<float>* go_back();
 
  private:

@@ -159,7 +159,7 @@ class LocalExchange final : public Exchange {
  public:
   LocalExchange(const Recipe& recipe, bool keep_gradients, Net& net, const Layers& all)
       : rule_(recipe, keep_gradients, net, net.context(), all) {
-    // where the memory's rate limits a step, zeros need neither be written nor read
+    // On a device the memory's rate limits a step: zeros need neither be written nor read.
     if (recipe.iter_size == 1 && !net.context().device().is_host()) net.overwrite_gradients(all);
   }
 

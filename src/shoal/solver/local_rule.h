@@ -55,7 +55,7 @@ class LocalRule {
   Context& context_;
   const Layers layers_;
   std::vector<std::vector<Tensor>> histories_;  // of the rule's history h and param i
-  // this step's gradients: those not looked at yet, and what is known of the others
+  // This step's gradients: those not examined yet, and the results for the others.
   std::vector<const Tensor*> fresh_;
   Gradients looked_at_;
   std::vector<bool> is_updated_;        // params that this step has updated already

@@ -11,12 +11,12 @@ namespace shoal {
 class Context;
 class SolverParameter;
 
-// Whether a solver that computes with this context scales its loss: in FLOAT16 on a device.
+// Returns whether a solver that computes with this context scales its loss: in FLOAT16 on a device.
 bool scales_loss(const SolverParameter& param, const Context& context);
-// Whether it then skips steps, as it may know only when all layers have their gradients.
+// Returns whether it then skips steps. It may learn that only when all layers have their gradients.
 bool skips_steps(const SolverParameter& param, const Context& context);
 
-// Around `inner`, which updates `net` and sees its gradients as they are. The scale begins with
+// Wraps `inner`, which updates `net` and sees its gradients unscaled. The scale begins with
 // global_grad_scale. Unless global_grad_scale_adaptive is false, a gradient that is not finite
 // halves the scale, down to 1, and the step is skipped; 1000 steps without one double it. A
 // snapshot holds the scale. Source: Micikevicius et al., Mixed Precision Training, ICLR 2018.

@@ -31,7 +31,8 @@ inline std::vector<Tensor*> gradients_of(const Net& net, int layer) {
   return gradients_of(net, std::span(&layer, 1));
 }
 
-// Whether a forward pass changes param i of the layer, and no rule does: a running mean, say.
+// Returns whether a forward pass changes param i of the layer, and no rule does: a running mean,
+// say.
 inline bool is_running_sum(const Net& net, std::size_t layer, std::size_t i) {
   return net.layers()[layer]->default_lr_mult(static_cast<int>(i)) == 0;
 }
@@ -55,7 +56,7 @@ inline bool has_layer(const Net& net, const std::string& name) {
                              [&](const auto& layer) { return layer->name() == name; });
 }
 
-// Whether `net` has a layer with params that `other` has not.
+// Returns whether `net` has a layer with params that `other` has not.
 inline bool has_own_params(const Net& net, const Net& other) {
   return std::ranges::any_of(net.layers(), [&](const auto& layer) {
     return !layer->params().empty() && !has_layer(other, layer->name());

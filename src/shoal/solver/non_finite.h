@@ -14,10 +14,10 @@ class NonFiniteGuard : SolverPart {
   NonFiniteGuard(const SolverCore& core, Snapshots& snapshots)
       : SolverPart(core), snapshots_(snapshots) {}
 
-  // Keeps what the forward passes of a step will change.
+  // Keeps the values that the forward passes of a step will change.
   void save_forward_state();
-  // Of `what`, which is not finite. An error ends the run; true: update all the same; false: the
-  // iteration was left out.
+  // Judges an iteration in which `what` is not finite. An error ends the run; true: update all the
+  // same; false: the iteration was left out.
   Result<bool> judge(const std::string& what);
 
  private:

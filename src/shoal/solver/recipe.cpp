@@ -179,7 +179,7 @@ bool is_global(const SolverParameter& param, const Share& share) {
   return param.batch_semantics() == SolverParameter::GLOBAL && share.count() > 1;
 }
 
-// Whether clients have batches by their weights.
+// Returns whether clients have batches by their weights.
 bool by_weights(const SolverParameter& param, const Share& share) {
   if (share.weights.empty() || share.clients == 1) return false;
   return param.has_batch_by() ? param.batch_by() != SolverParameter::EQUAL : share.in_step;
@@ -232,7 +232,7 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name)
 
 namespace {
 
-// Of a layer's batch the part of each client's nets.
+// Divides a layer's batch: returns the part of each client's nets.
 std::vector<std::int64_t> divide_batch(const SolverParameter& param, const std::string& name,
                                        const Share& share, const std::string& layer,
                                        std::int64_t written) {
@@ -250,7 +250,7 @@ std::vector<std::int64_t> divide_batch(const SolverParameter& param, const std::
   if (by_weights(param, share) && whole >= 2 * share.clients) {
     weights = share.weights;
     const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-    // large enough for an item each
+    // Each weight is large enough for an item.
     for (double& weight : weights) weight = std::max(weight, 2 * all / static_cast<double>(whole));
   }
   const PartBounds bounds = or_throw(bounds_by_weights(static_cast<std::uint64_t>(whole), weights));

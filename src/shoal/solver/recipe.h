@@ -56,8 +56,8 @@ int set_data_source(NetParameter& net, const std::string& source);
 // The items of a batch of the net: the first axis of the first top of its first layer without
 // bottoms.
 std::int64_t batch_size(const Net& net);
-// How much the mean gradient of a client's nets counts beside other clients': the items of its
-// batches over the mean of all clients', so 1 where all are equal.
+// Returns the weight of the mean gradient of a client's nets beside other clients': the items of
+// its batches over the mean of all clients', so 1 where all are equal.
 float contribution_weight(const SolverParameter& param, const std::string& name,
                           const Share& share);
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);

@@ -195,7 +195,7 @@ void Reporter::tested(int index, const std::vector<TestScore>& scores, double lo
 Status Reporter::end_observing() {
   if (!observed_ || !core_.in_team()) return {};
   double members[] = {1};
-  // which the others reach after their last report
+  // The others reach this sum after their last report.
   TRY(team_.sum(members));
   if (options_.observer) pass_on_averages();
   return {};

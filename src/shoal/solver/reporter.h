@@ -15,8 +15,8 @@ namespace shoal {
 // of training or more. The first batches of a run, and a moment's load of the machine, take less.
 class SlowData {
  public:
-  // Of the time since the last call: the seconds that went into waiting for data, and all seconds
-  // of training. Returns the share of waiting, 0 to 1, if the log is to say it now.
+  // Adds the time since the last call: seconds of waiting for data, and all seconds of training.
+  // Returns the share of waiting, 0 to 1, if the log is to say it now.
   std::optional<double> add(double waited, double seconds) {
     waited_ += waited;
     seconds_ += seconds;
@@ -40,10 +40,10 @@ class Reporter : SolverPart {
   void report_start();
   // Training begins at the present iteration.
   void start();
-  // The iteration is another than that which was reached.
+  // Called when the iteration was restored, not reached.
   void restored() { shown_iteration_ = progress_.iteration; }
   double seconds() const;  // since the run began to train
-  // So many went into tests and snapshots.
+  // Adds seconds that went into tests and snapshots.
   void away(double seconds) { away_seconds_ += seconds; }
   // A display falls on the iteration; of one that is left out (not `counts`) nothing is logged.
   void display(bool counts);
@@ -60,7 +60,7 @@ class Reporter : SolverPart {
   double seconds_waited() const;
 
   bool observed_ = false;  // by the chief's observer
-  // when the displays were whose averages have not come
+  // The times of displays whose averages have not come, by iteration.
   std::map<std::int64_t, double> shown_seconds_;
   SolverCore::Clock::time_point started_at_, shown_at_;
   std::int64_t shown_iteration_ = 0;  // in the last display

@@ -14,8 +14,9 @@ struct RowState {
   std::vector<std::span<float>> histories;  // the rule's, in its order
 };
 
-// Of a row of state.rows(), on the host: to read after settle() and, for histories, prepare_save();
-// to write before start_at(), on the chief of a team, which gives it to all. Good until begin().
+// Returns the state of a row of state.rows(), on the host: to read after settle() and, for
+// histories, prepare_save(); to write before start_at(), on the chief of a team, which gives it to
+// all. Good until begin().
 inline RowState state_of(const Net& net, Checkpointed& state, const StateRow& row) {
   const auto part = [&row](Tensor& of) { return of.host_mut().subspan(row.offset, row.length); };
   RowState made{part(net.params()[row.param].blob->data), {}};

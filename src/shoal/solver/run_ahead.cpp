@@ -13,7 +13,8 @@
 namespace shoal {
 namespace {
 
-// Whether a layer hands its bottoms to something beside the net: what a pass wrote there stays.
+// Returns whether a layer writes its bottoms to something outside the net, which going back does
+// not undo.
 bool writes_files(const Net& net) {
   for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
     if (net.tops(i).empty() && !net.layers()[static_cast<std::size_t>(i)]->replays().forward)
@@ -24,7 +25,7 @@ bool writes_files(const Net& net) {
 bool is_possible(const SolverCore& core) {
   Net& net = *core.net;
   const bool debug = core.param.debug_info() || net.definition().debug_info();
-  // a state that goes from pass to pass would have to be kept from before
+  // A state that goes from pass to pass would have to be kept from before.
   const bool carries =
       std::ranges::any_of(net.layers(), [](const auto& one) { return !one->carried().empty(); });
   return !net.context().device().is_host() && core.updater->queues_updates() &&
@@ -113,7 +114,7 @@ std::optional<float> RunAhead::take_outcome() {
 
 Result<RunAhead::Place> RunAhead::go_back() {
   net_.context().stream()->synchronize();
-  // the gradients of what was refused are forgotten
+  // The gradients of the refused update are forgotten.
   if (Result<StepOutcome> skipped = updater_.end_step(StepEnd::kSkip); !skipped.ok())
     return skipped.error();
   const Iteration& first = iteration(known_);

@@ -27,9 +27,9 @@ class RunAhead : SolverPart {
   ~RunAhead();
   RunAhead(const RunAhead&) = delete;
 
-  // Whether iterations can be queued: the updater can, and on_nan is STOP; any other needs the
-  // running means of before. Nothing has to see each iteration's numbers, and no layer writes them
-  // to a file. Constant.
+  // Returns whether iterations can be queued: the updater queues updates, on_nan is STOP (any other
+  // needs the running means of before), nothing needs each iteration's numbers at once, and no
+  // layer writes them to a file. Constant.
   bool possible() const { return possible_; }
   // Before an iteration: keeps what it takes to make it again.
   void begin();
@@ -51,7 +51,7 @@ class RunAhead : SolverPart {
   struct Iteration {
     Place place;
     NetRunState state;
-    // by top with a loss weight: the weight, and how many numbers the top has
+    // By top with a loss weight: the weight, and the top's length.
     std::vector<std::pair<float, std::int64_t>> losses;
     std::shared_ptr<Memory> outcome;  // on the host: the verdict, then the losses
     std::unique_ptr<Event> done;      // the outcome is there

@@ -275,7 +275,7 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration, Snapsho
   TRY(files.add(run_path(stem), run, manifest));
   TRY(files.add(manifest_path(stem), to_json(manifest)));
   TRY(files.add(latest_path(prefix), name_in_folder(stem) + "\n"));
-  // an older snapshot of the same name is replaced: no longer complete from here on
+  // An older snapshot of the same name is replaced, and is no longer complete from here on.
   std::remove(manifest_path(stem).c_str());
   TRY(files.commit());
   const auto other =

@@ -91,7 +91,7 @@ RunState Snapshots::net_states() const {
 }
 
 RunState Snapshots::run_state() const {
-  // a run that goes on does again what is under way
+  // A run that goes on repeats the test that is under way.
   RunState run = before_ ? *before_ : net_states();
   updater_.put(run);
   run.set_version(kRunVersion);
@@ -213,7 +213,7 @@ Progress Snapshots::restore(const std::string& state_file) {
   RunState run;
   std::string run_file = team_.chief() ? read_files(state_file, run, now) : "";
   RunState all = share_resumption(run_file, std::move(run), now);
-  // where members that keep to no common clock go on each from where it was
+  // The iterations of members that keep to no common clock: each goes on from its own.
   std::vector<std::int64_t> iterations;
   if (core_.apart() && 1 + all.member_size() == team_.size())
     iterations = iterations_of(all, now.iteration);
@@ -340,7 +340,7 @@ void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
                     states_of_all(all, 0), file);
   }
   updater_.take(all, file);
-  // all must judge a test alike: a member that is new has the chief's best score
+  // All must judge a test alike: a new member has the chief's best score.
   take_history(own ? own->run : all, now);
 }
 

@@ -110,7 +110,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   if (core_.apart()) {
     TRY(parts_->boundary.end_apart());
     ending = parts_->boundary.ending().value_or(Ending::kDone);
-    // so many each has done, on average
+    // On average each has done so many.
     if (shares && ending.value() == Ending::kDone) at_.iteration = end;
   }
   const bool continues = ending.value() == Ending::kDone && at_.iteration < core_.param.max_iter();
@@ -123,7 +123,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   TRY(last);
   if (last.value()) TRY(snapshot());
   if (ending.value() != Ending::kDone) {
-    // other workers may wait for this one's part in a sum
+    // Other workers may wait for this one's part in a sum.
     TRY(core_.updater->settle(Settle::kOwn));
     LOG(INFO) << "Optimization stopped early.";
     TRY(parts_->reporter.end_observing());
@@ -155,7 +155,7 @@ Error Solver::rescue(Error error) {
 
 // The last lines: the loss that the next iteration would see, and a test if one falls here.
 Status Solver::finish() {
-  // the params that the net is left with hold the last update
+  // The params that the net is left with hold the last update.
   TRY(core_.updater->settle(Settle::kOwn));
   if (at_.falls_on(core_.param.display())) {
     pass_ = core_.recipe.iter_size;  // the updater has no part in this pass
@@ -175,7 +175,7 @@ Result<Ending> Solver::step(std::int64_t n) {
   parts_->boundary.forget_ending();
   parts_->snapshots.test_ends();
   const Status done = n > 0 ? iterate_until(at_.iteration + n) : Status();
-  // an error of an iteration before comes first
+  // An error of an iteration before comes first.
   TRY(catch_up(0));
   TRY(done);
   return parts_->boundary.ending().value_or(Ending::kDone);

@@ -101,7 +101,7 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
   policy = updater->policy();
   tuned([this] { build_test_nets(); });
   keep_tuning();
-  // workers that are not in step update each with its own items
+  // Workers that are not in step update each with its own items.
   const bool together = options.share.clients == 1 || options.share.in_step;
   const std::int64_t written = written_batch(param, options.name);
   rate_scaling =
@@ -162,7 +162,8 @@ void SolverCore::build_test_nets() {
   one.replicas = 1;
   one.weights.clear();  // a test is divided among equals
   one.batches.clear();
-  // or the chief's alone: what all share is its own then, and what is cut up stays so
+  // A chief whose team is apart tests alone. A shared data set is then all its own, and one in
+  // parts stays so.
   if (apart() && team.chief()) {
     if (one.suffix.empty()) one.suffix = std::to_string(one.client);
     one.in_parts = one.in_parts || one.clients > 1;
@@ -244,7 +245,8 @@ Status SolverCore::settle_all(bool together) const {
   TRY(updater->settle(Settle::kOwn));
   if (!together || !in_team()) return updater->settle(Settle::kTeams);
   const bool here = !policy.shares_running_sums;
-  // of what forward passes changed, each on its own part of the data; with it all have settled
+  // The sums of the values that forward passes changed, each on its own part of the data. After
+  // this sum all have settled.
   std::vector<double> sums = {1};
   if (here)
     for_each_running_sum(*net, [&](const Tensor& sum) {
@@ -260,7 +262,7 @@ Status SolverCore::settle_all(bool together) const {
 }
 
 Status SolverCore::share_outcome(Status chiefs) const {
-  // a failure ends the job for all, in the chief's name; the others learn it in this round
+  // A failure ends the job for all, in the chief's name; the others learn it in this round.
   if (!in_team() || !chiefs.ok()) return chiefs;
   const Result<std::string> shared = team.share("");
   return shared.ok() ? Status() : Status(shared.error());

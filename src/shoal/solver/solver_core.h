@@ -16,7 +16,7 @@
 
 namespace shoal {
 
-// How far a solver's loop has come. The loop changes it; the other parts of a solver look at it.
+// The progress of a solver's loop. The loop changes it; the other parts of a solver read it.
 struct Progress {
   std::int64_t iteration = 0;          // iterations done
   std::int64_t rate_iteration = 0;     // whose rate is that of the next iteration
@@ -49,7 +49,7 @@ class SolverCore {
   Action asked() const { return options.action ? options.action() : Action::kNone; }
   std::vector<Net*> nets() const;  // the train net, then the test nets
   std::int64_t items_per_update() const;
-  // Of a test by test net `index`: the batches of each member that takes part.
+  // Returns, for a test by test net `index`, the batches of each member that takes part.
   std::vector<std::int64_t> test_batches(int index) const;
   double own_items() const;
 
@@ -69,9 +69,9 @@ class SolverCore {
   const Recipe recipe;
   Team alone;
   Team& team;
-  // of the train net, then of the test nets, which borrow them
+  // The contexts of the train net, then of the test nets, which borrow them.
   std::vector<std::unique_ptr<Context>> contexts;
-  // of all nets that train together, under batch_semantics: GLOBAL; else 0
+  // The batch of all nets that train together, under batch_semantics: GLOBAL; else 0.
   std::int64_t whole_batch = 0;
   float weight = 1;  // of this member's items beside others'
   std::unique_ptr<Net> net;

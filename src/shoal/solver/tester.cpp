@@ -24,7 +24,7 @@ void add_outputs(const Net& net, std::vector<TestScore>& scores) {
   std::size_t at = 0;
   for (const Blob* output : net.outputs_of_one_size())
     for (const float value : output->data.host()) {
-      // an output that grew
+      // The output grew.
       if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});
       scores[at++].mean += value;
     }
@@ -72,7 +72,7 @@ Status Tester::test_all() {
     else if (i == 0)
       status = keep_best(scores.value());
   }
-  // else a snapshot that follows holds the states before the test, which is made again
+  // Otherwise a snapshot that follows holds the states before the test, which is made again.
   if (status.ok() && !boundary_.ending()) snapshots_.test_ends();
   reporter_.away(seconds_since(start));
   return status;
