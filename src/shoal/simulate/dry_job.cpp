@@ -70,7 +70,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
                       scheme->name(), "'");
   if (!gradients || phase.learning.empty()) phase.plan.clip = -1;  // workers clip
   std::iota(phase.all.begin(), phase.all.end(), RowId{0});
-  // a layer's rows are pushed as soon as its gradients are complete
+  // A layer's rows are pushed as soon as its gradients are complete.
   const bool early = !task.judged && (gradients || (recipe_.clip < 0 && !task.pull_first));
   const std::vector<std::size_t> sends = add_slices(net, map, phase);
   for (const RowId row : phase.learning) {
@@ -120,7 +120,8 @@ void DryJob::add_factors(const Net& net, int layer, std::size_t sends, DryPhase&
   phase.slices[sends].tells = std::move(messages);
 }
 
-// Of a bucket the lowest layer's forward pass comes first, and its backward pass last.
+// Adds a bucket's sum. Of its layers, the lowest one's forward pass comes first, and its backward
+// pass last.
 void DryJob::add_sum(const parallel::Bucket& bucket, const std::vector<std::size_t>& sends,
                      DryPhase& phase) const {
   const std::vector<std::uint16_t> servers = parallel::servers_by_worker(setup_.job.roster());

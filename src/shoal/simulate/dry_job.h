@@ -30,8 +30,8 @@ struct DrySlice {
   // By worker, of a layer whose gradients travel as factors: the rows of its message. A slice that
   // asks for them needs the last ones before.
   std::vector<std::vector<RowId>> asks{}, tells{};
-  // Of layers whose gradients the workers sum: the index of the sum that must be over before the
-  // slice, and is then expected anew; and of the one that begins with it. -1: none.
+  // Indices of sums of gradients: `expects` must be over before the slice, and is then expected
+  // anew; `starts` begins with the slice. -1: none.
   int expects = -1, starts = -1;
   bool needs_sums = false;  // all sums and factors must have arrived before it: for a clip
 };

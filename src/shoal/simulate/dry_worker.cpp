@@ -112,7 +112,7 @@ class DryWorker final : public SimulatedWorker {
         for (const auto& rows : slice.asks) add(rows);
     }
     table_.waits_for_rows();
-    // what a sum still writes leaves when the last that it reads arrives
+    // The rows that a sum still writes leave when the last row that it reads arrives.
     table_.when_arrived(needs, [this, since, sum] {
       table_.when_arrived(sum ? sum->writes[own()] : std::vector<RowId>(),
                           [this, since] { begin_slice(since); });
@@ -194,7 +194,7 @@ class DryWorker final : public SimulatedWorker {
   std::optional<parallel::PacerClient> pacer_;
   double seconds_ = 0;                           // the time of this step
   std::vector<DrySlice>::const_iterator slice_;  // the next of this step
-  // How far a sum of the phase has come, which may end after the iteration that began it.
+  // The progress of a sum of the phase, which may end after the iteration that began it.
   struct SumUnderWay {
     Clock clock = 0;
     parallel::StepsDone done;

@@ -60,8 +60,8 @@ class SimulatedJob {
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const Plan& plan, const table::Table::Source& initial);
 
-  // Of the first row that learns, in all generations; where each worker updates all params itself,
-  // those that it has made.
+  // Returns the updates of the first row that learns, in all generations; where each worker updates
+  // all params itself, the mean of the updates that they have made.
   std::int64_t updates() const;
   void task_ends() { ++tasks_; }  // a worker's
 
@@ -71,7 +71,7 @@ class SimulatedJob {
   // process has answered.
   table::StalenessCounts staleness(int worker) const;
   table::Staleness version_staleness() const;  // of the pushes of all workers
-  // Of all shards together: merges, contributions, dropped ones and staleness.
+  // Returns the sums over all shards: merges, contributions, dropped pushes and staleness.
   table::ShardCounters counters() const;
   table::Traffic traffic(int worker) const;  // of its process
 
@@ -114,7 +114,7 @@ class SimulatedJob {
   std::int64_t tasks_ = 0;               // of all workers, in this generation
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
-  // from each worker to each server, worker by worker; null: not used yet
+  // The links from each worker to each server, worker by worker; null: not used yet.
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank
   mutable Mutex mutex_;

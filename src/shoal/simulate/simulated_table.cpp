@@ -46,7 +46,7 @@ Status SimulatedTable::create(const Plan& plan, const Source& initial,
   enter();
   if (!job_.options().dry || plan.generation > 0)
     return TableSession::create(plan, initial, destinations);
-  // without numbers the first rows exist before there are workers
+  // In a simulation without numbers the first rows exist before there are workers.
   if (worker_ == 0) job_.install_plan(plan, initial);
   TRY(this->status());
   TRY(begin(plan));

@@ -66,8 +66,8 @@ class SimulatedWorker {
   virtual void record(const ScoreMetrics& score) { (void)score; }
   // The values that forward passes change, running means for example, after the last iteration.
   const std::vector<float>& running_sums() const { return running_sums_; }
-  // Of worker 0, where all update some params themselves: all params of its net, one after the
-  // other, as they were in its last iteration, at the end after it.
+  // Returns the params of worker 0's net, one after the other, where workers update some params
+  // themselves: as they were in its last iteration, and at the end after it.
   const std::vector<float>& own_params() const { return own_params_; }
 
  protected:

@@ -159,8 +159,8 @@ void check_dry(const SolverParameter& solver, const parallel::JobSpec& spec,
                       "is read, and --dry reads nothing");
 }
 
-// Where ways of exchange are chosen by rates, those that the solver does not say are the cluster's:
-// its slowest link, its longest latency, and products that take no time.
+// Fills in the rates by which ways of exchange are chosen, where the solver has none, from the
+// cluster: its slowest link, its longest latency, and products that take no time.
 SolverParameter with_rates(SolverParameter solver, const Cluster& cluster) {
   const auto by_library = [](const auto& one) {
     return one.way() == ExchangeParameter::MPI || one.way() == ExchangeParameter::NCCL;
