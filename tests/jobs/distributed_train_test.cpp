@@ -154,7 +154,7 @@ TEST_F(DistributedTrain, EverySchemeLearnsAndARunInLockstepRepeatsItself) {
   EXPECT_EQ(models[0], models[1]);
 }
 
-// Which process wrote which file, and sums that must come out whatever the times were.
+// Checks which process wrote which file, and sums that do not depend on times.
 TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
   const std::string more =
       "max_iter: 6 display: 2 test_iter: 4 test_interval: 3 snapshot_after_train: false";
@@ -185,7 +185,7 @@ TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
       EXPECT_EQ(line["samples"], 4);
       EXPECT_EQ(line["local_steps"], 1);
       EXPECT_EQ(line["drops"], 0);
-      // when the links get to it, perhaps in a later clock
+      // The links send when they get to it, perhaps in a later clock.
       sent += line["bytes_sent"].get<double>();
       double parts = 0;
       for (const char* part : {"compute", "data_wait", "row_wait", "update", "other"})

@@ -15,9 +15,9 @@
 namespace shoal::test::process_faults_test {
 namespace {
 
-// seconds in which a process must have ended, for a machine on which much else runs
+// Seconds in which a process must have ended, for a machine with much other load.
 constexpr double kBounded = 20;
-// Of a net with 5000 outputs about ten iterations a second, and little work.
+// Gives a net with 5000 outputs about ten iterations a second, and little work.
 constexpr const char* kSlowly = "--throttle=16000000";
 
 class ProcessFaults : public testing::Test {
@@ -75,7 +75,7 @@ struct Stage {
   std::string name, fields;  // of the solver
   int outputs;               // of the net's first product
   std::string text;          // the chief's, at which the victim dies
-  // the iteration of a snapshot that is on the disk by then; 0 if none is
+  // The iteration of a snapshot that is on the disk by then; 0 if none is.
   int whole;
   bool slowly;  // for longer than a heartbeat, so that the last clock is known
 };
@@ -100,7 +100,7 @@ class ProcessKilled : public ProcessFaults, public testing::WithParamInterface<S
  protected:
   static std::size_t chief(const std::string& roles) { return roles.find_first_not_of('s'); }
 
-  // That a snapshot of `iteration` or later is there, and the newest is good.
+  // Expects a snapshot of `iteration` or later, and that the newest is good.
   void expect_whole(const std::string& name, int iteration) {
     const std::string newest = newest_snapshot(snapshots(name));
     ASSERT_NE(newest, "");
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Stages, ProcessKilled, testing::ValuesIn(kStages),
 
 TEST_F(ProcessKilled, BeforeAllHaveJoined) {
   for (const Victim& victim : kVictims) {
-    // rank 2 is the one that never starts
+    // Rank 2 is the one that never starts.
     if (victim.rank == 2 || (victim.roles == "wsw" && victim.rank == 0)) continue;
     JobProcesses job(job_folder("early.job"), victim.roles);
     const std::string path = solver("early", "max_iter: 10");
@@ -220,8 +220,8 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
     for (std::size_t rank = 0; rank < jobs[i]->size(); ++rank) {
       if (rank == victim.rank) continue;
       const JobProcesses::Ended ended = jobs[i]->wait(rank);
-      // That the coordinator is given up is not passed on: a process may first miss one that has
-      // given it up and left.
+      // A process does not pass on that it gave the coordinator up. So another process may first
+      // miss one that has given it up and left.
       const bool missed_another = victim.rank == 0 && ended.ran.code == 6;
       EXPECT_TRUE(ended.ran.code == 8 || missed_another)
           << "rank " << rank << ": " << ended.ran.err;

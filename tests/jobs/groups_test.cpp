@@ -86,7 +86,7 @@ TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
       train("bbbb", {0, 0, 0, 0},
             "max_iter: 4 scheme { type: 'grouped' groups_file: '" + folder_ + "/groups' }");
   EXPECT_HAS(again[0].err, "Scheme grouped groups=1,3|0,2; ");
-  // Where the last run ended, who is fast is found out again.
+  // A run that goes on where the last one ended measures the speeds anew.
   const auto on = train("bbbb", {100, 100, 400, 400},
                         "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: "
                         "8 min_group_size: 2 }",
@@ -183,7 +183,7 @@ std::vector<std::size_t> bytes_after(const std::string& text, const std::string&
   return bytes;
 }
 
-// Of two servers that are nothing else, one can send and receive a fifth of what the other can.
+// One of two servers that are not workers can send and receive a fifth of what the other can.
 TEST_F(ProcessGroups, SlowServersHoldLess) {
   write_solver("max_iter: 60");
   JobProcesses job(folder_, "wss");
@@ -199,8 +199,8 @@ TEST_F(ProcessGroups, SlowServersHoldLess) {
   EXPECT_EQ(ran.err.find("has joined the job"), std::string::npos) << ran.err;
 }
 
-// Where links were measured, who joins knows of that, and of a server that joins the link is
-// measured too; whoever plans otherwise would end the job.
+// A process that joins gets the measured bandwidths, and the link of a server that joins is
+// measured too. A different plan would end the job.
 TEST_F(ProcessGroups, WhoJoinsPlacesRowsAsTheOthersDo) {
   for (const std::string scheme : {"bsp", "async"}) {
     SCOPED_TRACE(scheme);
@@ -240,7 +240,7 @@ TEST_F(ProcessGroups, SayBeforeTheyBeginWhatCannotBe) {
   const auto refused = [&](const std::vector<std::string>& flags) {
     JobProcesses job(folder_, "bb");
     job.start_all(solver(), flags);
-    // who is first ends the other, which may know no more than that
+    // The first process to fail ends the other, which may know no more than that.
     const Ran ran = job.wait(0).ran, other = job.wait(1).ran;
     EXPECT_TRUE(ran.code == 2 || other.code == 2) << ran.code << other.code;
     return ran.err + other.err;

@@ -19,7 +19,7 @@ class ProcessMemory : public testing::Test {
     folder_ = fresh_directory("process_memory");
   }
 
-  // Of two products, the first of 4 x 36 with 36 x 5000 numbers.
+  // Writes a solver of two products, the first of 4 x 36 with 36 x 5000 numbers.
   std::string solver(const std::string& name, const std::string& more) const {
     const std::string path = folder_ + "/" + name + ".prototxt";
     put_file(path + ".net", R"(name: 'drawn'

@@ -104,7 +104,7 @@ class ProcessNetwork : public testing::Test {
     for (int k = 0; k < static_cast<int>(roles.size()); ++k)
       hosts.push_back(Network::address(k)), starters.push_back(network_->starter(k));
     auto made = std::make_unique<JobProcesses>(folder_, roles, hosts, starters);
-    // about ten iterations a second, and little work
+    // The throttle gives about ten iterations a second, and little work.
     made->flags.push_back("--insecure");
     made->flags.push_back("--throttle=16000000");
     return made;

@@ -76,7 +76,7 @@ TEST_P(ProcessSchemes, TrainToTheEnd) {
     EXPECT_EQ(0, all.back().code) << "rank " << rank << ": " << all.back().err;
   }
   const std::vector<double> losses = tested_losses(all[0].err);
-  // a chief that is fast and shares its iterations may pass by the last one before the end
+  // A fast chief that shares its iterations may skip the last test before the end.
   ASSERT_GE(losses.size(), 2u) << all[0].err;
   EXPECT_LT(losses.back(), 0.8 * losses.front());
   EXPECT_TRUE(has_match(all[0].err,

@@ -102,9 +102,9 @@ TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
       const auto action = [&] {  // asked before each task
         const int n = boundaries++;
         came[index].reach(n + 1);
-        // in step, five to one
+        // The workers go in step, five tasks to one.
         if (n < last && !came[other].wait(n * kTasks[other] / last)) return Action::kRequeue;
-        // the other wants to begin the task after its last
+        // The other requests the task after its last.
         if (n == last && !came[other].wait(kTasks[other] + 1)) return Action::kRequeue;
         if (n == last && index == stopped) return Action::kStop;
         if (n > last && !said.wait(1)) return Action::kRequeue;

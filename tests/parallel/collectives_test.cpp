@@ -193,7 +193,8 @@ TEST(Collectives, TakeTheTimeOfTheFormulas) {
     EXPECT_EQ(2 * std::log2(workers), halves.latency);
     EXPECT_EQ(2, direct.latency);
     EXPECT_NEAR(workers, cost_of(Way::kTable, size, {workers, 1}, rates).link + 1, 1e-9);
-    // of a whole vector at once the tree would take 2 log2 p; here its strips follow each other
+    // With the whole vector at once the tree would take 2 log2 p; here its strips follow each
+    // other.
     EXPECT_LE(cost_of(Way::kTree, size, job, rates).link, 2 * std::log2(workers) + 1e-9);
   }
 }
@@ -236,7 +237,7 @@ SolverParameter two_layers(const std::string& exchange) {
 TEST(ExchangeCost, AutoTakesTheLeastTime) {
   const SolverParameter solver = two_layers("exchange { way: AUTO }");
   const Rates slow_link{.bandwidth = 1e7, .latency = 1e-4, .multiply_adds = 1e10};
-  // one server: its link has all workers' gradients, a ring spreads them
+  // The link of the one server has all workers' gradients. A ring spreads them.
   const auto ring =
       chosen(two_layers("exchange { layer { name: 'ip' way: RING } }"), {4, 1}, slow_link);
   EXPECT_EQ(Way::kRing, ring.at(1).way);
@@ -244,18 +245,18 @@ TEST(ExchangeCost, AutoTakesTheLeastTime) {
   EXPECT_EQ(Way::kFactors, chosen(solver, {4, 4}, slow_link).at(1).way);
   EXPECT_EQ("least time", chosen(solver, {4, 4}, slow_link).at(1).why);
   EXPECT_EQ(Way::kTable, chosen(solver, {4, 4}, slow_link).at(0).way);
-  // the products of factors take longer than the link does for the gradients
+  // The products of factors take longer than the link does for the gradients.
   const Rates slow_processor{.bandwidth = 1e9, .latency = 1e-4, .multiply_adds = 1e8};
   EXPECT_EQ(Way::kTable, chosen(solver, {4, 4}, slow_processor).at(1).way);
   const Way with_one_server = chosen(solver, {16, 1}, slow_processor).at(1).way;
   EXPECT_TRUE(parallel::is_collective(with_one_server)) << name_of(with_one_server);
-  // among 65 workers a strip of a direct sum would have 8,320 rows
+  // Among 65 workers a strip of a direct sum would have 8,320 rows.
   for (const int workers : {64, 65}) {
     const SolverParameter clipped = two_layers("clip_gradients: 1 exchange { way: FACTORS }");
     const Rates rates{.bandwidth = 1e8, .latency = 5e-5, .multiply_adds = 0};
     EXPECT_EQ(workers == 64, chosen(clipped, {workers, 1}, rates).at(0).way == Way::kDirect);
   }
-  // without rates: HybComm's numbers
+  // Without rates HybComm's numbers decide.
   EXPECT_EQ("fewer numbers", chosen(solver, {4, 4}, {}).at(1).why);
 }
 

@@ -92,7 +92,7 @@ SolverParameter solver_of(const std::string& net, const std::string& more) {
   return param;
 }
 
-// what else a rule may be asked for
+// Other options that a rule may have.
 constexpr const char* kAll = " weight_decay: 0.004 iter_size: 2 clip_gradients: 0.5";
 
 class Equivalence : public testing::Test {

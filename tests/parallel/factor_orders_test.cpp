@@ -198,7 +198,7 @@ struct Orders {
   }
 
  private:
-  // Whether the worker, which has done so many actions, has all that its next one needs.
+  // Returns whether the worker, which has done so many actions, has all that its next one needs.
   bool may_act(int worker, const std::array<int, kWorkers>& done) const {
     const auto number = static_cast<std::size_t>(worker);
     if (done[number] == actions_of_step * clocks) return false;

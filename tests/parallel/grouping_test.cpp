@@ -76,16 +76,16 @@ TEST(FindGroups, TheIndexIsCalinskisAndHarabaszs) {
   const Grouping three = find_groups(speeds, {.apart = 2.5, .noise = 0});
   EXPECT_EQ(text_of(three.groups), "5|3,4|0,1,2");
   EXPECT_EQ(means_of(three, speeds), (Speeds{30, 10.5, 2}));
-  // mean 9.5: SSB = 3 * 56.25 + 2 * 1 + 420.25; SSW = 2 + .5
+  // The mean is 9.5: SSB = 3 * 56.25 + 2 * 1 + 420.25; SSW = 2 + .5.
   EXPECT_NEAR(three.index, (591.0 / 2) / (2.5 / 3), 1e-12);
-  // with noise: SSW + .01 * (1 + 4 + 9 + 100 + 121 + 900)
+  // The noise adds .01 * (1 + 4 + 9 + 100 + 121 + 900) to SSW.
   EXPECT_NEAR(find_groups(speeds, {.apart = 2.5, .noise = 0.1}).index,
               (591.0 / 2) / ((2.5 + 11.35) / 3), 1e-12);
   EXPECT_EQ(text_of(find_groups(speeds, {.noise = 0}).groups), "5|3,4|2|0,1")
       << "395 is more than 354.6, if groups may be so near";
   const Grouping two = find_groups(Speeds{1, 2, 3, 10, 11}, {.apart = 2.5, .noise = 0});
   EXPECT_EQ(text_of(two.groups), "3,4|0,1,2");
-  // mean 5.4: SSB = 3 * 3.4^2 + 2 * 5.1^2
+  // The mean is 5.4: SSB = 3 * 3.4^2 + 2 * 5.1^2.
   EXPECT_NEAR(two.index, (86.7 / 1) / (2.5 / 3), 1e-12);
 }
 
@@ -162,7 +162,7 @@ std::vector<double> widths_there(const Groups& groups, const Speeds& speeds) {
   std::vector<double> widths(speeds.size());
   for (const auto& group : groups) {
     const bool last = &group == &groups.back();
-    // without what is lost in binary
+    // Adds a little against binary rounding.
     const double rest =
         std::floor(100 * (1 - cursor) / static_cast<double>(group.size()) + 1e-9) / 100;
     for (const int worker : group)
@@ -179,7 +179,8 @@ TEST(Shares, AreTheOriginalsButForTheHundredths) {
   EXPECT_EQ(share_weights(groups, speeds), (Speeds{20, 20, 10, 10}));
   EXPECT_EQ(or_throw(bounds_by_weights(60, share_weights(groups, speeds))),
             (PartBounds{0, 20, 40, 50, 60}));
-  // three in the last group: there 100 * .5 / 3 = 16.67 becomes 16, and two hundredths are dropped
+  // The last group has three workers: 100 * .5 / 3 = 16.67 becomes 16, and two hundredths are
+  // dropped.
   const Groups uneven = {{0}, {1, 2, 3}};
   const Speeds three = {30, 10, 10, 10};
   EXPECT_EQ(widths_there(uneven, three), (Speeds{.5, .16, .16, .16}));

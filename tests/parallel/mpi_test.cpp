@@ -176,7 +176,7 @@ TEST_F(MpiTrain, TrainsAsTheTableDoes) {
   }
 }
 
-// mpirun ends the others, whose own errors name the lost process.
+// The launcher, mpirun, ends the others, whose own errors name the lost process.
 TEST_F(MpiTrain, EndsWithAnErrorWhenARankDies) {
   const std::string path = solver("killed", plain_net(4), "max_iter: 10000000 display: 100");
   const Running job = start_program(command(3, path, {"--exchange=MPI"}));

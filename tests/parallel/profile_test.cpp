@@ -1,4 +1,4 @@
-// How fast workers are found to be, and what is written of it.
+// Tests how workers' speeds are measured, and what is written of them.
 #include "shoal/parallel/tuning/profile.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Profile, WhatAnExchangeTakesCounts) {
   });
 }
 
-// Of a worker that is in the generation, and has left, there are zeros.
+// A worker that is in the generation, and has left, has zeros.
 TEST(Profile, WhoHasLeftHoldsNobodyUp) {
   run_team(3, [&](Team& team) {
     std::vector<double> nothing(15);

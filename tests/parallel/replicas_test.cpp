@@ -35,8 +35,8 @@ TEST(ReplicaBarrier, ParamsAreReadyForOneIteration) {
   barrier.finished(1, {});
 }
 
-// Of a replica that fails when its last backward is done, as one that reads its loss from a device
-// may.
+// A replica may fail when its last backward is done, for example one that reads its loss from a
+// device.
 TEST(ReplicaBarrier, AnErrorAfterTheLastBackwardEndsTheIteration) {
   parallel::ReplicaBarrier barrier(2, 1);
   ASSERT_OK(barrier.begin());
@@ -51,7 +51,7 @@ TEST(ReplicaBarrier, AnErrorAfterTheLastBackwardEndsTheIteration) {
   ASSERT_OK(barrier.wait_finished());
 }
 
-// Of 16 records of 1 x 2 x 2; `odd` in the place of record `at`.
+// Writes 16 records of 1 x 2 x 2, with `odd` in the place of record `at`.
 std::string records_with(const std::string& name, std::size_t at, const std::string& odd) {
   const std::string path = fresh_directory(name) + "/records";
   Records records = small_records(16);
@@ -108,7 +108,7 @@ TEST(Replicas, WhatWasLearnedBeforeAnErrorIsSaved) {
                              solver.solve());
                        }};
   ASSERT_TRUE(train(param, ended).ok());
-  // the record is mended
+  // The record is corrected.
   ASSERT_OK(write_records("datumfile", path, small_records(16), WriteMode::kTruncate));
   const auto restore = [&](int, Solver& solver) { solver.restore(prefix + "_iter_2.solverstate"); };
   const JobResult rest = train(param, {.replicas = 2, .stops = {4}, .before = restore}),

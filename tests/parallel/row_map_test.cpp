@@ -1,4 +1,4 @@
-// Which rows hold which numbers of a net's params.
+// Tests which rows hold which numbers of a net's params.
 #include "shoal/parallel/row_map.h"
 
 #include <gtest/gtest.h>

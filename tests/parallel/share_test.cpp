@@ -250,7 +250,7 @@ TEST_P(ShareLayers, AnotherNumberOfNetsGoesOnWhereTheJobWas) {
       SCOPED_TRACE(str(before, " then ", after));
       DataRig saved(shuffled, 5, TRAIN, Share{.client = before - 1, .clients = before});
       take(saved, 5);
-      // at most after - 1 records are read twice, none is left out
+      // At most after - 1 records are read twice, and none is left out.
       const int used = 10 * before, go_on = used / after * after;
       for (int i = 0; i < after; ++i) {
         DataRig rig(shuffled, 77, TRAIN, Share{.client = i, .clients = after});
@@ -354,7 +354,7 @@ TEST_P(ShareLayers, AMissingPartIsNamedWithTheFix) {
              path_ + "_left, the part of client 1 of 2, does not exist");
   std::filesystem::remove_all(path_);
   if (kind().by_processes) {
-    // client 0's part is not taken for it
+    // The part of client 0 is not taken for it.
     EXPECT_HAS(trouble(layer(kShared + "batch_size: 1"), Share{.client = 0, .clients = 2}), path_);
   }
 }

@@ -22,7 +22,7 @@ namespace shoal::test::shared_iterations_test {
 namespace {
 
 struct Outcome {
-  // by worker: the first iteration that it made, -1 if none; how many
+  // By worker: the first iteration that it made, -1 if none; how many it made.
   std::vector<std::int64_t> began, marks;
   std::uint64_t contributions = 0;
   std::size_t rows = 0;
@@ -119,7 +119,7 @@ TEST_F(SharedIterations, AreDoneByWhoeverIsFast) {
   }
 }
 
-// poly ends at max_iter: who did more than that had no rate of its own.
+// The rate of poly ends at max_iter: a worker that did more iterations had no rate of its own.
 TEST_F(SharedIterations, HaveTheRateOfWhatAllHaveDone) {
   Gate left;
   LogLines log;

@@ -237,7 +237,7 @@ class Sums {
 
 std::string broken_sum(std::uint64_t seed, ClusterRun& run) { return Sums(seed).run(run); }
 
-// Of factors and collectives: a sum is whole, and a message the writer's, at each clock.
+// Covers factors and collectives: a sum is whole, and a message the writer's, at each clock.
 TEST(Faults, SumsAndMessagesAreWholeWhateverIsLost) {
   Trial trial(broken_sum, 3000);
   trial.run();

@@ -1,4 +1,4 @@
-// How long jobs take in virtual time: as long as arithmetic says, with numbers and without.
+// Tests that jobs take as long in virtual time as arithmetic says, with numbers and without.
 #include <gtest/gtest.h>
 
 #include "shoal/proto/io.h"

@@ -233,7 +233,8 @@ TEST(Simulation, MetricsSayWhatThoseOfARealRunDo) {
   EXPECT_HAS(lines_of("type: 'local_steps' local_steps: 3", 1), "\"local_steps\":3");
 }
 
-// they do. How long they took is scripts/bench_simulated.py's matter.
+// Real processes end with the same weights as the simulation, and the tool prints its results.
+// scripts/bench_simulated.py compares the times.
 TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
   if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR is not set";
   const std::string folder = fresh_directory("sim_tool"), solver = folder + "/solver.prototxt";

@@ -147,7 +147,7 @@ TEST_F(SolverNonFinite, WarnsAndGoesOn) {
   EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is WARN: going on"));
 }
 
-// y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
+// At w = 0, y = sqrt(w x) has a finite loss, and a slope that is not finite.
 TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
   const char* net =
       "layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param { shape { dim: 2 "

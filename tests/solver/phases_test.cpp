@@ -82,9 +82,9 @@ parallel::RunOptions options_from(const std::string& snapshot) {
 // The options of the run, beside what the solver says.
 struct Wish {
   std::string scheme;  // of a generation that is not a phase's
-  // the chief wants that generation when it is asked for the n-th time; 0: it does not
+  // The chief wants that generation when it is asked for the n-th time; 0: it does not.
   int at = 0;
-  // the chief wants a snapshot before the first iteration of the second phase
+  // The chief wants a snapshot before the first iteration of the second phase.
   bool saves = false;
 };
 

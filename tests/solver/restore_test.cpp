@@ -117,7 +117,8 @@ TEST_F(SolverTest, ARunStoppedDuringATestMakesThatTestAgain) {
   ASSERT_EQ(whole.size(), 2u * 5);
   LogLines log;
   {
-    // once a batch of a test, once an iteration: the 18th is the third batch of the test at 6
+    // The action is asked once a batch of a test and once an iteration: the 18th call is in the
+    // third batch of the test at 6.
     int asked = 0;
     SolverOptions options = with_name("half");
     options.action = [&] {

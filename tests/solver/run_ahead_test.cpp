@@ -22,7 +22,7 @@ std::vector<TestDevice> devices_with_memory() {
   return devices;
 }
 
-// How a run ended, and what it left.
+// The end of a run, and its results.
 struct Outcome {
   std::string error;
   std::int64_t iteration = 0;
@@ -72,7 +72,7 @@ class RunAhead : public SolverTest, public testing::WithParamInterface<TestDevic
     EXPECT_EQ(ahead.iteration, waiting.iteration);
     EXPECT_EQ(ahead.last_loss, waiting.last_loss);
     EXPECT_EQ(ahead.smoothed_loss, waiting.smoothed_loss);
-    // running means follow what came in, also where it was not finite
+    // Running means follow the input, also where it was not finite.
     if (ahead.error.empty()) {
       EXPECT_EQ(ahead.params, waiting.params);
     }
@@ -126,7 +126,7 @@ TEST_P(RunAhead, TheHostLearnsALossOneIterationLater) {
     return seen;
   };
   const std::vector<float> now = losses(false);
-  // those of iterations 0 and 4 are displayed
+  // The losses of iterations 0 and 4 are displayed.
   EXPECT_EQ(losses(true),
             (std::vector<float>{now[0], now[0], now[1], now[2], now[4], now[4], now[5]}));
 }
@@ -137,7 +137,7 @@ TEST_P(RunAhead, ALossThatIsNotFiniteStopsBeforeItsUpdate) {
     return run(with_net(net, str("lr_policy: 'exp' gamma: 0.5 max_iter: ", iterations)), true)
         .params;
   };
-  // where it is found: an iteration later, at the end, before a snapshot, before a test
+  // The loss is found an iteration later, at the end, before a snapshot, before a test.
   for (const char* more : {"max_iter: 6", "max_iter: 3", "snapshot: 3 max_iter: 6", "snapshot: 4",
                            "snapshot: 1 max_iter: 4"}) {
     SCOPED_TRACE(more);
@@ -151,7 +151,7 @@ TEST_P(RunAhead, ALossThatIsNotFiniteStopsBeforeItsUpdate) {
   }
 }
 
-// y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
+// At w = 0, y = sqrt(w x) has a finite loss, and a slope that is not finite.
 TEST_P(RunAhead, AGradientThatIsNotFiniteStopsBeforeItsUpdate) {
   for (const char* more : {"", "clip_gradients: 1"}) {
     SCOPED_TRACE(more);
@@ -197,7 +197,7 @@ TEST_P(RunAhead, AStepThatFailsLeavesNothingUnderWay) {
   EXPECT_EQ(losses(true), losses(false));
 }
 
-// y = w x for t = 10. Losses are 50 at first, and are weighted.
+// The net is y = w x for t = 10. Losses are 50 at first, and are weighted.
 std::string net_with_weight(const char* weight) {
   return str(R"(
       layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param {

@@ -67,7 +67,7 @@ TEST_F(SolverTest, ClippingLimitsTheNormOfAllGradientsTogether) {
     const std::vector<float> start = all_params(s.net());
     or_throw(s.step(1));
     const std::vector<float> end = all_params(s.net());
-    // the convolution's; BatchNorm's sums follow, then lr_mult 1 and 2
+    // The params of the convolution; BatchNorm's sums follow, then lr_mult 1 and 2.
     const std::size_t learned = 3 * 4 + 3;
     for (std::size_t i = 0; i < end.size(); ++i) {
       if (i >= learned && i < learned + 7) continue;
@@ -236,9 +236,9 @@ TEST_F(SolverTest, AsksTheUpdaterInItsOrder) {
   or_throw(s.step(1));
   std::vector<std::string> wanted = {"settle"};
   const int layers = static_cast<int>(s.net().layers().size());
-  // in the first of the two passes
+  // In the first of the two passes:
   for (int i = 0; i < layers; ++i) wanted.push_back("before " + std::to_string(i));
-  // in the last
+  // In the last pass:
   for (int i = layers; i-- > 0;) wanted.push_back("after " + std::to_string(i));
   wanted.push_back("update 0 0.05");
   EXPECT_EQ(calls, wanted);

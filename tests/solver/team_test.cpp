@@ -82,7 +82,7 @@ TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
       read[static_cast<std::size_t>(team.index())] =
           static_cast<unsigned char>(data.save_state()[0]);
     });
-    // members with unequal shares know how many records all of them have read
+    // Members with unequal shares know how many records all of them have read.
     const bool unequal = batches % size != 0;
     for (int i = 0; i < size; ++i) {
       const int own = batches / size + (i < batches % size);
@@ -94,7 +94,7 @@ TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
         EXPECT_NEAR(scores[0][output].mean, want[output].mean, 1e-6) << size << " " << batches;
       }
     }
-    // batches of three records: a whole number of them is right
+    // Batches have three records: a whole number of them is right.
     const double right = scores[0][0].mean * batches * 3;
     EXPECT_NEAR(right, std::round(right), 1e-5);
     EXPECT_GT(scores[0][1].mean, 0.5)
@@ -129,7 +129,7 @@ TEST_F(TeamTest, AWishOfOneIsDoneByAllAtOnce) {
     const auto thrown = run_team(3, [&](Team& team) {
       SolverOptions options = options_of(made, team);
       int asked = 0;
-      // before iterations 0, 1, 2, 3
+      // The action is asked before iterations 0, 1, 2, 3.
       if (team.index() == 2) options.action = [&] { return ++asked == 4 ? wish : Action::kNone; };
       Solver solver(made, options);
       EXPECT_EQ(or_throw(solver.solve()), ending);

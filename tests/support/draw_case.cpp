@@ -55,7 +55,7 @@ void draw_clocks(Random& random, Segment& one) {
 void draw_stops(Random& random, Segment& one) {
   const auto most = static_cast<std::uint64_t>(1 + random.below(kMostClocks));
   for (int worker = 0; worker < one.plan.workers; ++worker) {
-    // some retire early, or do nothing at all
+    // Some workers retire early, or do nothing at all.
     const std::uint64_t least = random.below(4) == 0 ? random.below(most + 1) : most;
     one.stops.push_back(one.plan.start + static_cast<Clock>(least));
   }

@@ -16,10 +16,10 @@ class FaultyLink {
   FaultyLink(const FaultyLink&) = delete;
 
   std::uint16_t port() const;
-  // resets all connections; new ones are forwarded
+  // Resets all connections. New ones are forwarded.
   void cut();
   void shut();  // and new ones are reset, too
-  // no byte moves any more, and new connections are held, too
+  // Moves no byte any more, and holds new connections, too.
   void hold();
   void hold_forward();  // only those to the target stay where they are
   void go_on();
@@ -28,7 +28,7 @@ class FaultyLink {
   void cut_after(std::uint64_t bytes);
   void damage_after(std::uint64_t bytes, int bit = 4);  // of the next one
 
-  // until so many were accepted; false if that takes a minute
+  // Waits until so many were accepted; false if that takes a minute.
   bool wait_for_connections(int count) const;
 
  private:

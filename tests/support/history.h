@@ -23,7 +23,7 @@
 namespace shoal::table {
 
 inline constexpr int kUnit = 12;  // can be divided by 1, 2, 3 and 4
-// of a history; with the sixth digit for what is there twice
+// The most clocks of a history. A sixth digit is for contributions that are there twice.
 inline constexpr Clock kMostClocks = 5;
 inline constexpr std::uint32_t kFractions = 3;  // numbers of a row after the workers'
 
@@ -33,10 +33,10 @@ struct HistoryRules {
   std::vector<Clock> stops;                 // by worker: the clock at which it retires
   Clock staleness = 0;                      // kUnbounded: async
   std::set<std::pair<int, Clock>> skipped;  // (worker, clock): pushed with weight 0
-  // one update a clock, of all workers that have not retired
+  // One update a clock, of all workers that have not retired.
   bool lockstep = true;
   bool exact = true;  // gradients are not scaled by a clip
-  // by worker: at which it begins; none: all at the start
+  // The clocks at which the workers begin, by worker; none: all at the start.
   std::vector<Clock> clocks{};
   std::vector<std::vector<float>> base{};  // by row: what is in it at the start, if not zeros
 };

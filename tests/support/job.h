@@ -147,7 +147,7 @@ struct JobShape {
   // Called on every worker's thread (alone: on this one) before the first iteration and after the
   // last.
   std::function<void(int worker, Solver&solver)> before{}, after{};
-  // what differs from worker to worker
+  // Changes the parameters that differ from worker to worker.
   std::function<void(int worker, SolverParameter& param)> change{};
   std::vector<std::shared_ptr<ops::ConvTuning>> tuning{};  // by worker; empty: kernels by rule
 };

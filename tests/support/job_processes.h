@@ -44,7 +44,7 @@ class JobProcesses {
 
   struct Ended {
     Ran ran;
-    // from the last signal, or from the start, until the end of the process was seen
+    // Seconds from the last signal, or from the start, until the end of the process was seen.
     double seconds = 0;
   };
   Ended wait(std::size_t rank);

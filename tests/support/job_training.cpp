@@ -52,7 +52,7 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
     return {};
   };
   Status status = run();
-  // before the params that the table writes to are gone
+  // Aborts before the params that the table writes to are gone.
   if (!status.ok() && table) table->abort(status.error());
   return status;
 }

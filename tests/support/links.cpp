@@ -116,7 +116,7 @@ Ends::~Ends() {
 std::string Ends::address() const { return "127.0.0.1:" + std::to_string(listener.port); }
 
 Traffic Ends::whole_traffic() {
-  // an end counts what it sent after its write, when the other may have read it
+  // An end counts the bytes sent after its write, when the other may have read them.
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (std::unique_lock lock(mutex);; changed.wait_for(lock, milliseconds(1))) {
     const Traffic both = options.traffic->sum();

@@ -40,7 +40,7 @@ class Ear : public LinkOwner {
   bool deaf = false;     // no place for numbers
   bool keeping = false;  // payloads, where they lie
 
-  // until something happened that makes it true; the lock is held
+  // Waits until something happened that makes `done` true, which is called under the lock.
   bool wait(const std::function<bool()>& done);
   bool wait_closed() {
     return wait([this] { return end.has_value(); });
@@ -60,7 +60,7 @@ class Ear : public LinkOwner {
   std::vector<Message> heard;  // with numbers of their own
   std::optional<Status> end;
   int silences = 0;
-  // closed was called, or the test closed it on the strand
+  // Called closed(), or the test closed it on the strand.
   std::atomic<bool> over{false};
   std::atomic<int> after_the_end{0};
 };
@@ -107,7 +107,7 @@ class PlainSocket {
   void say(std::string_view bytes);
   std::string hear(std::size_t bytes);  // fewer at the end of the connection
   std::string hear_all() { return hear(1u << 30); }
-  // whether the other end closes; what it says meanwhile is forgotten
+  // Returns whether the other end closes. Bytes that it sends meanwhile are forgotten.
   bool ended(std::chrono::milliseconds within);
 
  private:

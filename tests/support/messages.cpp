@@ -97,7 +97,7 @@ Plan random_plan(Random& r) {
   plan.rule.rule = one_of(
       r, {optim::Rule::kSgd, optim::Rule::kNesterov, optim::Rule::kAdam, optim::Rule::kAdaDelta});
   plan.rule.momentum = r.unit();
-  // a few of them longer than 64 KiB
+  // Makes a few of them longer than 64 KiB.
   for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)
     plan.rows.edit().push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
                                 static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,

@@ -26,7 +26,7 @@ ReservedPorts::ReservedPorts(std::size_t count) {
     address.sin_addr.s_addr = INADDR_ANY;
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     PCHECK(fd >= 0);
-    // without SO_REUSEADDR at first, so that a port that another socket has is refused
+    // Binds without SO_REUSEADDR at first, so that a port that another socket has is refused.
     if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
       const int yes = 1;
       PCHECK(::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0);

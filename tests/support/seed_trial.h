@@ -44,7 +44,7 @@ class Trial {
  public:
   // "" or what is wrong with the history of a seed.
   using Broken = std::string (*)(std::uint64_t seed, ClusterRun& run);
-  // As many as --seeds says, or as many as that.
+  // Tries as many seeds as --seeds says, or `usual`.
   Trial(Broken broken, std::uint64_t usual)
       : broken_(broken),
         next_(one() == 0 ? number_from("SHOAL_TEST_FIRST_SEED", 1) : one()),

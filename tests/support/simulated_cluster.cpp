@@ -46,7 +46,8 @@ class Cluster {
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;  // by worker, those of the plan
   std::vector<std::unique_ptr<SimulatedWorker>> former_;   // of the generation before
-  // a worker's to each server, one after the other; the servers' to the adder
+  // The links of a worker to each server, one worker after the other; the servers' links to the
+  // adder.
   std::vector<std::unique_ptr<UnreliableLink>> links_, adders_;
   std::map<std::pair<Generation, Clock>, std::vector<std::optional<double>>> norms_;
   std::vector<std::size_t> own_bytes_;  // of weights, by server

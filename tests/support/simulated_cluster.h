@@ -33,8 +33,8 @@ struct Segment {
 
 struct ClusterCase : Segment {
   std::uint64_t seed = 0;  // of the gradients, the times and the faults
-  // begins when all have stopped, while what they said last is still on its way: the next
-  // generation
+  // The next generation. It begins when all have stopped, while their last messages are still on
+  // their way.
   std::optional<Segment> next;
   Order order = Order::kPriority;
   UnreliableLinkOptions network;

@@ -33,7 +33,7 @@ class SimulatedWorker {
   std::optional<Message> next(int server) { return client_.next(server); }
   void link_up(int server);
   bool done() const { return done_; }
-  // another has its place; its Retire is still repeated
+  // Forgets the worker: another has its place. Its Retire is still repeated.
   void forget() { forgotten_ = true; }
 
  private:

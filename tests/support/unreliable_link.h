@@ -13,16 +13,16 @@ namespace shoal::table {
 struct LinkFaults {
   double lose = 0;    // never arrives
   double repeat = 0;  // arrives once more, up to `late` later
-  // arrives up to `late` later; those behind it may overtake it
+  // The frame arrives up to `late` later; those behind it may overtake it.
   double reorder = 0;
-  // one bit of it is wrong; seen by who receives it, who breaks the connection
+  // One bit of it is wrong. Its receiver sees that and breaks the connection.
   double damage = 0;
-  // arrives up to `late` later, and those behind it after it
+  // The frame arrives up to `late` later, and those behind it after it.
   double delay = 0;
-  // the connection breaks: all on its way and all that waits to leave is lost, both ways
+  // The connection breaks: all frames on their way and all that wait to leave are lost, both ways.
   double reset = 0;
   Instant late = std::chrono::milliseconds(50);
-  // a broken connection is back after up to so long
+  // A broken connection is back after up to so long.
   Instant down = std::chrono::milliseconds(50);
 };
 
@@ -35,7 +35,7 @@ struct UnreliableLinkOptions {
 struct UnreliableEnd {
   std::function<void(Message&&)> received;            // as decoded from the bytes of its frame
   std::function<std::optional<Message>()> next = {};  // as SimulatedEnd::next
-  // the connection was lost and is back; may be empty
+  // Called when the connection was lost and is back; may be empty.
   std::function<void()> up = {};
 };
 
@@ -53,7 +53,7 @@ class UnreliableLink {
   void wake(std::size_t from) {  // next() has something to say
     if (up_) connections_.back()->wake(from);
   }
-  // breaks the connection now, as a reset does
+  // Breaks the connection now, as a reset does.
   void cut();
 
   struct Counters {
@@ -69,7 +69,7 @@ class UnreliableLink {
     SimulatedPort port{};  // counts what leaves
     std::uint64_t requests = 0, lost = 0;
     std::size_t waiting = 0, most_waiting = 0;  // bytes that wait to leave or are on their way
-    // arrival of the last frame that keeps the order
+    // The arrival of the last frame that keeps the order.
     Instant last{};
   };
 
