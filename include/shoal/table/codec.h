@@ -9,13 +9,13 @@
 
 namespace shoal::table {
 
-// The numbers that a codec keeps of one row from one call to the next, on one side: what it left
-// out of a gradient, for example. Zeros at first. Empty: nothing is kept. Its codec alone knows
-// what they mean; whatever saves them saves them whole.
+// The numbers that a codec keeps of one row from one call to the next, on one side: for example
+// what it left out of a gradient. Zeros at first. Empty: nothing is kept. Only its codec knows
+// their meaning; they are saved whole.
 using CodecState = std::span<float>;
 
-// A codec itself keeps nothing between calls, and may be called by several threads at once, for
-// different states.
+// Encodes and decodes rows. A codec keeps nothing between calls, and may be called by several
+// threads at once, for different states.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -40,13 +40,13 @@ class Codec {
                                 int round = 0) const = 0;
 };
 
-// Returns the codec of this number; null if this build has none.
+// Returns the codec of this id; null if this build has none.
 using CodecFinder = const Codec* (*)(CodecId);
 const Codec* find_codec(CodecId id);
 // Returns the codec whose payloads share the numbers in memory: nothing is copied.
 const Codec& float32_codec();
 
-// As Codec::decode. A payload of another codec is an error.
+// Decodes as Codec::decode does. A payload of another codec is an error.
 Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count,
                            CodecState state = {});
 

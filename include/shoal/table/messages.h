@@ -38,7 +38,7 @@ struct Hello {
   std::uint64_t incarnation = 0;
   Digest configuration{};  // of net, solver and scheme
   Nonce nonce{};
-  // HMAC-SHA256 of the job's token over "hello", the challenge's fields and all fields above
+  // The HMAC-SHA256 of the job's token over "hello", the challenge's fields and all fields above.
   Digest proof{};
 };
 struct Welcome {
@@ -70,9 +70,9 @@ struct Offer {
   std::uint64_t bytes = 0;
 };
 inline constexpr std::size_t kMaxNameBytes = 100;
-// So many payloads of the offered memory were taken since the link began, in their order. The first
-// `done` of them are looked at no more: their bytes are the sender's again. The first Taken, of
-// none, says that the memory is there.
+// Counts the payloads of the offered memory that were taken since the link began, in their order.
+// The first `done` of them are no longer read: their bytes are the sender's again. The first Taken,
+// of none, says that the memory is there.
 struct Taken {
   std::uint64_t payloads = 0, done = 0;
   auto operator<=>(const Taken&) const = default;
@@ -138,8 +138,8 @@ struct NeedPush {
   Clock clock = 0;
   Generation generation = 0;
 };
-// The worker pushes nothing at or after `clock`; servers stop waiting for it. A later push
-// re-admits it.
+// Says that the worker pushes nothing at or after `clock`; servers stop waiting for it. A later
+// push re-admits it.
 struct Retire {
   Clock clock = 0;
   Generation generation = 0;
@@ -161,7 +161,7 @@ struct NormTotal {
 // ---- the coordinator ----
 // The subject of an Ask to the coordinator. Append only. `clock` and body are those of the Ask.
 enum class Topic : std::uint16_t {
-  // JoinBody; `clock` is the process's incarnation. Answered with a RosterBody when all processes
+  // A JoinBody; `clock` is the process's incarnation. Answered with a RosterBody when all processes
   // have joined.
   kJoin = 1,
   // Any body. Answered, when every worker has asked, with worker 0's body. Used where a generation
@@ -184,29 +184,29 @@ enum class Topic : std::uint16_t {
   kPaused = 8,
   // This worker has finished. Answered when all have.
   kDone = 9,
-  // ReportBody: the worker's times since its last report, from which the straggler is named. Not
+  // A ReportBody: the worker's times since its last report, from which the straggler is named. Not
   // answered.
   kReport = 10,
   // Both ways: the sender has received `clock` messages of this conversation, over all connections.
   // The other side forgets those, and sends the rest again on a new connection.
   kHeard = 11,
-  // BeginBody: may this worker start its task `clock`? Answered with a Start when the scheme's
+  // A BeginBody: may this worker start its task `clock`? Answered with a Start when the scheme's
   // pacer permits it.
   kBegin = 12,
-  // TaskReport of task `clock`, whose steps tell one question from the next. Answered at once with
-  // those steps and a u8 Verdict.
+  // A TaskReport of task `clock`, whose steps tell one question from the next. Answered at once
+  // with those steps and a u8 Verdict.
   kJudge = 13,
-  // From worker 0, while no worker is in a task: the words of the scheme whose pacer counts from
-  // generation `clock` on.
+  // The words of the scheme whose pacer counts from generation `clock` on; from worker 0, while no
+  // worker is in a task.
   kScheme = 14,
   // This worker has stopped because of an agreement (u8 2: one that ends the generation), or is at
   // its end (u8 1: it starts nothing else). Answered, when all workers have asked and no agreement
   // is open, with a u8 Want: the most urgent that was agreed on since the last meeting.
   kMeet = 15,
-  // SegmentBody: this worker is at the end of its part of a generation; `clock` is the next one.
+  // A SegmentBody: this worker is at the end of its part of a generation; `clock` is the next one.
   // Answered with the RosterBody of that, when all workers have asked and no agreement is open.
   kRegroup = 16,
-  // LeaveBody: this process wants to leave the job. Answered with a u8 when it is decided. 1: it
+  // A LeaveBody: this process asks to leave the job. Answered with a u8 when it is decided. 1: it
   // may leave. 0: it may not, and all workers stop. A worker that is not at its end sees it in the
   // next generation's roster instead.
   kLeave = 17,
@@ -222,7 +222,8 @@ enum class Want : std::uint8_t {
   kRequeue = 3,
   kRegroup = 4
 };
-// The more urgent of two wants: an end comes before the next generation, that before a snapshot.
+// Returns the more urgent of two wants: an end comes before the next generation, that before a
+// snapshot.
 constexpr Want more_urgent(Want one, Want other) {
   constexpr auto urgency = [](Want want) {
     return want == Want::kRegroup ? 3
@@ -247,11 +248,12 @@ enum class DirectiveKind : std::uint8_t {
   // From the coordinator: the job ends now, with this code and reason. To the coordinator: the
   // sender has lost the process of rank `clock`, or ends by itself if that is its own rank.
   kAbort = 1,
-  // Say at once which clock you will surely finish (kPaused). Start no other before kAgreed.
+  // Asks the worker to say at once which clock it will surely finish (kPaused). It starts no other
+  // before kAgreed.
   kPause = 2,
   // All workers do `want` after `clock` iterations; an earlier agreement whose clock is still to
   // come stays. Where no bound keeps workers together each has a clock of its own: there it asks
-  // for kMeet, and the answer ends all agreements of which it had heard.
+  // for kMeet, and the answer ends all agreements that it has received.
   kAgreed = 3,
   kFinished = 4,  // all workers are done: servers may go
   kLeft = 5,      // the process of rank `clock` has left in order: its connections may end
@@ -272,7 +274,7 @@ const char* name_of(const Message& message);  // "Push"
 // leave before rows.
 Urgency urgency_of(const Message& message, const Plan& plan);
 
-// Body of a kJoin.
+// The body of a kJoin.
 struct JoinBody {
   Rank rank = 0;
   bool worker = true, server = true;
@@ -318,7 +320,7 @@ struct SegmentBody {
   std::vector<double> bandwidths{};
   bool measures = false;  // links of servers without a known bandwidth are to be measured
 };
-// Body of a kLeave.
+// The body of a kLeave.
 struct LeaveBody {
   // The worker has made its last push, has its answers, and takes part in nothing more.
   bool at_end = false;

@@ -1,6 +1,6 @@
-// A scheme's decisions on whole tasks: who may start, how many local steps a task has, and whether
-// what came of it counts. Pure: told the time, never waiting. One object at the coordinator serves
-// a job.
+// Makes a scheme's decisions on whole tasks: which workers may start, how many local steps a task
+// has, and whether its result counts. Pure: it gets the time and never waits. One object at the
+// coordinator serves a job.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace shoal::table {
 
-// The time of a monotonic clock, given from outside.
+// The time of a monotonic clock, passed in by the caller.
 using Instant = std::chrono::nanoseconds;
 using std::chrono::milliseconds;
 
@@ -33,7 +33,7 @@ enum class Verdict : std::uint8_t {
   kAnother = 2,  // another local step, then ask again
 };
 
-// A worker may start its next task, with so many local steps.
+// Permits a worker to start its next task, with so many local steps.
 struct Start {
   int worker = 0;
   std::uint32_t steps = 1;  // 0: until the judge says that it is over
@@ -52,7 +52,7 @@ struct Start {
 class Pacer {
  public:
   virtual ~Pacer() = default;
-  // The worker takes part from now on, or does no longer: it finished, left or was lost.
+  // The worker takes part from now on, or no longer does: it finished, left or was lost.
   virtual void join(int worker, Instant now) = 0;
   virtual void leave(int worker, Instant now) = 0;
   // The worker, which takes part, has finished `clock` tasks, has the rows as they are after the

@@ -28,7 +28,7 @@ struct ServerSpeed {
   bool has_worker = false;
 };
 
-// The processes that hold the rows. Where nothing is known of them, all are alike.
+// The processes that hold the rows. Without speeds all are alike.
 struct Servers {
   Servers(int number) : count(number) {}  // NOLINT: "2 servers"
   Servers(std::vector<ServerSpeed> known, int of)
@@ -50,10 +50,9 @@ struct Servers {
 std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers,
                                    std::uint32_t longest = kRowFloats);
 
-// Gives every row a server, balanced by bytes, or by time where it is known what they take: first
-// the rows that learn, since the others are read once, and of these the largest first, to the
-// server that is through the earliest with it and all it has (a tie: the lowest id). A server may
-// get none.
+// Gives every row a server, balanced by bytes, or by time where speeds are known: first the rows
+// that learn, since the others are read once, and of these the largest first, to the server that
+// finishes earliest with it and all it has (a tie: the lowest id). A server may get none.
 void place(std::span<Row> rows, const Servers& servers);
 
 // Returns the bytes of weights on each server.

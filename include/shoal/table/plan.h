@@ -11,8 +11,8 @@ inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's word
 // The plan that all workers and servers must agree on before the first push. The same on every
 // worker: it is computed from the net, the solver and the number of servers, and its digest is
 // compared. A job may have several, one after the other, each of the next generation: with another
-// scheme, other workers, other clocks. What is said of rows belongs to a generation, and is passed
-// over in a later one.
+// scheme, other workers, other clocks. Messages about rows belong to a generation, and are ignored
+// in a later one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
   // The clock at which every worker begins, unless `clocks` is given, and the first version of

@@ -100,32 +100,33 @@ struct Task {
   // add up to one.
   float global_rate = 1, global_momentum = 0;
   bool global_nesterov = false;
-  // The pacer says how many steps, and looks at what they, and exchanges, take.
+  // Returns whether the pacer sets the number of steps, from the time that they, and exchanges,
+  // take.
   bool is_planned() const { return paced && steps == 0; }
 };
 
 // Makes a scheme's decisions on whole tasks.
 using PacerMaker = std::function<std::unique_ptr<Pacer>()>;
 
-// The traits of a scheme hold for every row, at every time.
+// The traits of a scheme. They hold for every row, at every time.
 struct SchemeTraits {
   Task task{};
   // A worker reads rows with all updates of the clocks before its own less this, and all its own;
   // kUnbounded: all its own.
   Clock staleness = kUnbounded;
-  // Every update takes the contributions of one clock of all workers that count, less those that
-  // have nothing in them: what a clip of the global norm needs.
+  // Every update takes the contributions of one clock of all workers that count, without skipped
+  // ones. A clip of the global norm needs that.
   bool lockstep = false;
-  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: no worker
-  // may wait for one that has stopped.
+  // Without a bound or a common clock, a push may wait for others' pushes: no worker may wait for
+  // one that has stopped.
   bool waits_for_others = false;
-  // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the
-  // row's bytes a worker.
+  // Shards keep, for Merge::compensation, the numbers that each worker last read of each row: up to
+  // the row's bytes a worker.
   bool keeps_reads = false;
   PacerMaker pacer{};
 
-  // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to
-  // save, to stop. Others do these things each at a clock of its own.
+  // Returns whether workers stay within a bound of each other's clocks, so that all can meet at
+  // one: to test, to save, to stop. Others do these things each at a clock of its own.
   bool bounded() const { return staleness != kUnbounded; }
   ContributionKind contribution() const { return task.contribution; }
   // Returns the maker of the scheme's decisions on whole tasks; null if it makes none. The

@@ -12,8 +12,8 @@ namespace shoal::table {
 
 // In these enums the words of fields.def have the order of the values, as SchemeParameter's have.
 
-// The fate of the momentum of a worker's own solver when it has exchanged its numbers.
-// kAverage: histories are exchanged as the weights are
+// The fate of the momentum of a worker's own solver after an exchange. kAverage: histories are
+// exchanged as the weights are.
 enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };
 // The weight of a worker's contribution beside others'.
 enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };

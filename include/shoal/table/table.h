@@ -57,12 +57,12 @@ class Table {
 
   // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)`
   // gives their numbers (histories: as many parts as the rule has, or empty spans for zeros);
-  // others' is not called. `destinations` as in Client. Again, with a plan of the next generation,
-  // when each worker is at the end of its part of the last one: it waits until what this worker
-  // asked for has arrived, then for the others; then the rows are the new plan's, with the chief's
-  // numbers. Nothing of before is lost, or counted again: what of the last generation is still on
-  // its way is passed over. A simulation does the same with Plan::generation and the fence of Shard
-  // and Client.
+  // others' is not called. `destinations` as in Client. Called again, with a plan of the next
+  // generation, when each worker is at the end of its part of the last one: it waits until this
+  // worker's answers have arrived, then for the others; then the rows are the new plan's, with the
+  // chief's numbers. No update is lost or counted again: messages of the last generation that are
+  // still on their way are ignored. A simulation does the same with Plan::generation and the fence
+  // of Shard and Client.
   using Source = std::function<std::span<const float>(RowId, Part)>;
   using Destinations = std::function<Destination(RowId, Part)>;
   virtual Status create(const Plan& plan, const Source& initial,
@@ -88,9 +88,9 @@ class Table {
   // Gives the table a ParallelFor for the work that this worker's thread does for a server in its
   // process. Without one that thread does all of it.
   virtual void share_out(ParallelFor parallel_for) = 0;
-  // Asynchronous: returns at once, but for rows of a server in this process that no other worker
-  // pushes: they have been updated then, since only this thread would wait for it. Values as in
-  // Client::push. Pushes given together leave in fewer writes than one by one.
+  // Sends pushes and returns at once, except for rows of a server in this process that no other
+  // worker pushes: these have been updated on return, since only this thread would wait for it.
+  // Values as in Client::push. Pushes given together leave in fewer writes than one by one.
   virtual void push(std::span<const Push> together) = 0;
   void push(const Push& one) { push(std::span(&one, 1)); }
   virtual void get(RowId row, Clock clock, Part part) = 0;
@@ -115,7 +115,7 @@ class Table {
 
   // Ends the worker's part in order: all have finished when it returns.
   virtual Status finish(Clock clock) = 0;
-  // Ends the job for all: this worker met an error.
+  // Ends the job for all, because this worker met an error.
   virtual void abort(const Error& error) = 0;
   // Returns when the memory given to push() and create() is no longer read, nor will be. Call it
   // before that memory goes, unless the service went first. Afterwards only ask, tell and abort may
@@ -124,8 +124,8 @@ class Table {
   virtual void release() = 0;
 
   virtual Traffic traffic() const = 0;  // of the whole process
-  // The monotonic clock by which this worker's times are measured: the system's, or that of a
-  // simulation.
+  // Returns the time of the monotonic clock by which this worker's times are measured: the
+  // system's, or that of a simulation.
   virtual Instant now() const = 0;
   // Returns the staleness of this worker's pushes, and of the reads of any worker that the server
   // in this process answered (none without a server).
@@ -202,10 +202,10 @@ class Service {
   virtual ~Service() = default;
   virtual const RosterBody& roster() const = 0;
   virtual std::uint16_t port() const = 0;  // listened on
-  // The worker's table; null in a process that is a server alone.
+  // Returns the worker's table; null in a process that is a server alone.
   virtual Table* table() = 0;
-  // A server alone stays here until the job is done or failed. `wish` is asked a few times a
-  // second, until the server is to leave, or all are to stop and be continued.
+  // Runs a server alone until the job is done or failed. Calls `wish` a few times a second, until
+  // the server is to leave, or all are to stop and be continued.
   virtual Status serve(const std::function<Wish()>& wish) = 0;
   // Returns whether this process has left the job, which goes on.
   virtual bool left() const = 0;
