@@ -18,7 +18,7 @@ enum class Role : std::uint8_t { kBoth, kWorker, kServer };
 const char* name_of(Role role);
 std::optional<Role> role_named(std::string_view name);
 
-// One process to be.
+// A process that is to run.
 struct Process {
   int id = 0;  // rank, 0 first
   // As written: a name, or an address of IPv4 or, without brackets, of IPv6.
@@ -39,20 +39,21 @@ struct Process {
 enum class HostfileFormat { kAuto, kPoseidon, kOpenMpi, kHorovod, kDeepSpeed, kMxnet, kMpich };
 std::optional<HostfileFormat> hostfile_format_named(std::string_view name);
 
-// The processes of a machinefile (docs/reference/formats.md): in the order of ids, slots made
-// processes of their own. Errors (kUsage) name the file and all lines concerned: duplicate or
-// missing ids, duplicate host:port, an unknown key (the nearest known named), a port out of range,
-// an ambiguous "host:N" (of which the format tells ssh port from slots), no lines.
+// Parses a machinefile (docs/reference/formats.md). Returns its processes in the order of ids, with
+// one for each slot. Errors (kUsage) name the file and all lines concerned: duplicate or missing
+// ids, duplicate host:port, an unknown key (the nearest known named), a port out of range, an
+// ambiguous "host:N" (only the format tells ssh port from slots), no lines.
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,
                                                HostfileFormat format = HostfileFormat::kAuto);
 
-// The host, with one name for those by which this machine calls itself: localhost, 127.0.0.1, ::1.
+// Returns the host, with one name for those by which this machine calls itself: localhost,
+// 127.0.0.1, ::1.
 std::string machine_of(const std::string& host);
 
 inline constexpr int kDefaultPort = 29600;
 
-// "0,2|1": the workers of each group, in the order in which the file names groups; "" if it names
-// none. An error (kUsage): some workers have one and others do not.
+// Returns "0,2|1": the workers of each group, in the order in which the file names groups; "" if it
+// names none. Error (kUsage): some workers have a group and others do not.
 Result<std::string> groups_of(const std::vector<Process>& machines);
 // Returns the bandwidths of the servers' links, in the servers' order; none unless all are given.
 std::vector<double> server_bandwidths(const std::vector<Process>& machines);
@@ -69,7 +70,7 @@ struct Place {
   std::string source;
   std::vector<Process> machines;  // of the machinefile, or empty
   Role role = Role::kBoth;        // its own
-  // Said by a launcher too, as in compat/launchers.h.
+  // Given by some launchers, as in compat/launchers.h.
   std::string interface = "", advertise = "";
   int verbosity = 0;
   bool scheduler = false;
@@ -84,10 +85,11 @@ struct PlaceFlags {
   std::string role{};  // "", "worker", "server", "both"
   int port = 0;
 };
-// Flags first, then the conventions of launchers (compat/launchers.h). Without any: one process
-// alone. An empty variable counts as not set. Errors (kUsage): a half-set family (which variable is
-// missing), a rank outside the size, a size that is not the machinefile's, no address for process
-// 0, a machinefile of several processes and nothing that says which one.
+// Finds this process's place: from flags first, then by the conventions of launchers
+// (compat/launchers.h). Without any: one process alone. An empty variable counts as not set. Errors
+// (kUsage): a half-set family (names the missing variable), a rank outside the size, a size that is
+// not the machinefile's, no address for process 0, a machinefile of several processes and nothing
+// that says which one.
 Result<Place> find_place(const PlaceFlags& flags,
                          const std::map<std::string, std::string>& environment);
 

@@ -1,4 +1,4 @@
-// Groups of workers of similar speed, found from what was measured, and the shares of the data with
+// Finds groups of workers of similar speed from measured speeds, and the shares of the data with
 // which all groups end an epoch together. Pure: the same speeds give the same groups everywhere.
 #pragma once
 
@@ -25,20 +25,20 @@ struct Grouping {
   double index = 0;  // Calinski-Harabasz, 0 of one group
 };
 
-// The workers of `speeds` (above 0, in any unit; one at least), clustered: for every k from 2 to n
-// - 1 by k-means, from the means of what is left when the two nearest clusters were merged until
+// Clusters the workers of `speeds` (above 0, in any unit; one at least). For every k from 2 to n -
+// 1, k-means starts from the means of the clusters left when the two nearest were merged until
 // there are k (a merged center is the middle between the two). Of two that are equally near the
-// slower counts. The k is taken whose index is the largest,
+// slower counts. The k with the largest index is taken,
 //   [SSB / (k - 1)] / [SSW / (n - k)],
 //   SSB = sum n_j (mean_j - mean)^2,  SSW = sum (speed - mean_j)^2 + (noise * speed)^2,
 // the smaller of equals, among those whose groups are large enough and far enough apart. If there
-// is none, all are one group: then what the slowest holds back is less than what the staleness
-// between groups would cost. Two workers are two groups if they are far enough apart. Source:
-// MXNet-G (CCGRID 2019), where k is 3; Calinski and Harabasz, 1974, without the noise: there a few
-// speeds that happen to be equal make SSW nothing, and any k good that has them together.
+// is none, all are one group: the slowest then holds back less than the staleness between groups
+// would cost. Two workers are two groups if they are far enough apart. Source: MXNet-G (CCGRID
+// 2019), where k is 3; Calinski and Harabasz, 1974, without the noise: there a few equal speeds
+// make SSW 0, and any k good that has them together.
 Grouping find_groups(std::span<const double> speeds, const GroupingOptions& options = {});
 
-// Returns the samples a second of all of them together, where each goes at the speed of the slowest
+// Returns the samples a second of all workers together, where each goes at the speed of the slowest
 // of its group.
 double pace_of(const Groups& groups, std::span<const double> speeds);
 

@@ -1,4 +1,4 @@
-// The scheme that flags give, put into the solver.
+// Puts the scheme that flags give into the solver.
 #pragma once
 
 #include <string>
@@ -23,10 +23,10 @@ struct SchemeFlags {
   std::vector<SchemeFlag> fields{};
 };
 
-// Flags stand above the solver's scheme: one that names another type replaces it, whole; others
+// Merges flags into the solver's scheme. Flags of another type replace the scheme, whole; others
 // replace its fields. Without a type on either side the fields imply it, as fields.def says. Throws
 // ConfigError (kUsage) for flags that contradict each other, by both names, and for values that the
-// field cannot hold; what is senseless together is left to phases_of.
+// field cannot hold. Combinations that make no sense are left to phases_of.
 void merge_scheme(const SchemeFlags& flags, SolverParameter& param);
 
 }  // namespace shoal::parallel

@@ -1,4 +1,4 @@
-// The speeds of links and processors from which the seconds of an exchange are predicted.
+// The speeds of links and processors, from which the seconds of an exchange are predicted.
 #pragma once
 
 namespace shoal::parallel {

@@ -21,7 +21,7 @@ class Net;
 
 namespace shoal::parallel {
 
-// The names of a net's outputs, one for each number.
+// Returns the names of a net's outputs, one for each number.
 std::vector<std::string> output_columns(const Net& net);
 
 struct RecorderOptions {
@@ -36,13 +36,13 @@ struct RecorderOptions {
 
 class Recorder final : public Meter, public Observer {
  public:
-  // `table` is null for a process that trains alone. `next` hears what this observer hears; it may
-  // be null.
+  // `table` is null for a process that trains alone. `next` receives the same calls as this
+  // observer; it may be null.
   Recorder(const RecorderOptions& options, const table::Table* table, Observer* next);
   // Opens the files for this solver, before its first iteration. Throws ConfigError (kUsage) if a
   // file cannot be written.
   void open(Solver& solver);
-  // Writes what is left. Returns the first error since open(), kSnapshot.
+  // Writes the rest. Returns the first error since open(), kSnapshot.
   Status close();
   // Records a display or a test of another process. Call it after open().
   void record(const ScoreMetrics& score);

@@ -12,15 +12,15 @@ namespace shoal::parallel {
 // Return the numbers of workers and of servers in a job.
 int workers_of(const table::RosterBody& roster);
 int servers_of(const table::RosterBody& roster);
-// The rank of each worker's process, and the iterations that it has behind it.
+// Return the rank of each worker's process, and the iterations that each worker has finished.
 std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster);
 std::vector<table::Clock> clocks_of(const table::RosterBody& roster);
-// The bandwidths of the servers' links, in their order; none in the first generation, to which no
-// process has told any.
+// Returns the bandwidths of the servers' links, in their order; none in the first generation, whose
+// roster has none.
 std::vector<double> bandwidths_of(const table::RosterBody& roster);
-// These servers with such bandwidths, bytes a second in their order (0: no limit; none at all:
-// nothing is known). Where the fastest is less than a quarter faster than the slowest, they are
-// taken to be alike.
+// Returns the roster's servers with these bandwidths, bytes a second in their order (0: no limit;
+// none at all: nothing is known). Where the fastest is less than a quarter faster than the slowest,
+// they are taken to be alike.
 table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths);
 // Returns whether the job is one process, with the one worker and the one server in it. Then no row
 // leaves the process.

@@ -31,13 +31,14 @@ class RowMap {
   RowMap(Net& net, const table::Servers& servers, const RowExtras& extra = {});
 
   std::span<const table::Row> rows() const { return rows_; }
-  // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared
-  // params' owners included.
+  // Return the rows of the params that the layer owns, to which its gradients belong, and the rows
+  // that its forward needs, shared params' owners included.
   std::span<const table::RowId> owned_by(int layer) const { return owned_[layer]; }
   std::span<const table::RowId> needed_by(int layer) const { return needed_[layer]; }
   std::vector<table::RowId> learning() const;
 
-  // The row's part of its tensor, on the host. Called on the solver's thread, as tensors are.
+  // Returns the row's part of its tensor, on the host. Called on the solver's thread, as tensors
+  // are.
   std::span<float> weights(table::RowId row) const;
   std::span<float> gradient(table::RowId row) const;  // of a param
   // Returns when no device reads or writes the row's tensor on the host.

@@ -1,4 +1,4 @@
-// A solver's schemes, one after the other.
+// The schemes of a solver, one after the other.
 #pragma once
 
 #include <cstdint>

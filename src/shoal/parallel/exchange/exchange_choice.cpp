@@ -46,7 +46,7 @@ std::string why_none(Way way, const table::Scheme& scheme) {
   return "";
 }
 
-// The same of one layer.
+// Returns why one layer cannot go by a way; "" if it can.
 std::string why_not(Way way, const Net& net, int layer) {
   const Layer& of = *net.layers()[layer];
   if (way != Way::kFactors) return "";
@@ -112,7 +112,7 @@ double measure(const std::vector<LayerExchange>& choices, const Rates& rates) {
 
 constexpr double kClearly = 0.99;
 
-// Another way than the table, by which every layer can go.
+// Returns the cheapest way, other than the table, by which every layer can go.
 Way cheapest_sum(const LayerExchange& choice, const Rates& rates) {
   Way best = Way::kTable;
   for (const auto& [way, cost] : choice.costs) {
@@ -123,8 +123,8 @@ Way cheapest_sum(const LayerExchange& choice, const Rates& rates) {
   return best;
 }
 
-// The norm for a clip is known at the servers or in every worker: all layers go by the table, or
-// none does. `said`: the ways that the solver says, by choice.
+// Makes all layers go by the table, or none: the norm for a clip is known at the servers or in
+// every worker. `said`: the ways that the solver says, by choice.
 void keep_together(std::vector<LayerExchange>& choices, const std::vector<std::optional<Way>>& said,
                    const Net& net, const std::string& name, const Rates& rates) {
   const auto layer_of = [&](bool table) {
@@ -151,7 +151,7 @@ void keep_together(std::vector<LayerExchange>& choices, const std::vector<std::o
       choices[i].why = "with clip_gradients all layers go by the table, or none";
 }
 
-// Fills in the way that AUTO takes, and why.
+// Chooses the way for AUTO, and says why.
 void choose(LayerExchange& choice, const JobSize& job, const Rates& rates) {
   choice.way = Way::kTable;
   if (rates.bandwidth <= 0) {
@@ -293,8 +293,8 @@ Layers collective_by(const std::vector<Way>& ways) {
   return layers;
 }
 
-// "the gradients of fc6, fc7 travel by FACTORS: 3.4 MB an iteration to and from a process, where
-// the table alone takes 234"
+// Returns "the gradients of fc6, fc7 travel by FACTORS: 3.4 MB an iteration to and from a process,
+// where the table alone takes 234".
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices) {
   std::vector<std::string> ways;
   for (const Way way : kWays) {

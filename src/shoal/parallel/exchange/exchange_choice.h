@@ -12,13 +12,13 @@
 
 namespace shoal::parallel {
 
-// When and how factors become updates under a scheme: those of a clock are one update, with the sum
-// that this scheme in lockstep takes, before the iteration that many clocks later.
+// The time at which factors become updates under a scheme: those of a clock are one update, with
+// the sum that this scheme in lockstep takes, before the iteration that many clocks later.
 struct FactorTiming {
   table::SchemeSpec sum{};
   table::Clock staleness = 0;
 };
-// Nothing for a scheme that has no update which takes all gradients of a clock.
+// Returns nothing for a scheme that has no update which takes all gradients of a clock.
 std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme);
 
 // The way in which the gradients of one layer with params that learn travel.
@@ -31,42 +31,44 @@ struct LayerExchange {
   const Cost& cost() const { return costs.at(way); }
 };
 
-// For the layers with params that learn, in their order. AUTO is the way that takes the fewest
-// seconds, another than the table only if it takes a hundredth less; or, if the bandwidth is
+// Chooses for the layers with params that learn, in their order. AUTO is the way that takes the
+// fewest seconds, another than the table only if it takes a hundredth less; or, if the bandwidth is
 // unknown, factors where they are fewer numbers than the table's. Throws ConfigError where the
-// solver asks for what cannot be; `name`, the prototxt's, stands in front.
+// solver asks for a way that a layer cannot go; `name`, the prototxt's, stands in front.
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
                                             const JobSize& job, const Rates& rates = {});
-// The rates that the solver says; others where it does not.
+// Returns the rates that the solver says; others where it does not.
 Rates rates_of(const SolverParameter& solver, const Rates& others = {});
-// AUTO is asked for somewhere, and a rate that it depends on is not said.
+// Returns whether AUTO is asked for somewhere, and a rate that it depends on is not given.
 bool needs_rates(const SolverParameter& solver);
 
-// By layer of the net: its way; whether each worker updates its params itself, by a collective.
+// Return, by layer of the net, its way, and whether each worker updates its params itself, by a
+// collective.
 std::vector<Way> ways_of(const Net& net, const std::vector<LayerExchange>& choices);
 Layers replicated_by(const std::vector<Way>& ways);
 Layers collective_by(const std::vector<Way>& ways);
 
-// Layers whose gradients are one vector. The last number of the vector is how much the worker
-// counts; its gradients are multiplied by that.
+// Layers whose gradients are one vector. The last number of the vector is the worker's weight, by
+// which its gradients are multiplied.
 struct Bucket {
   Way way = Way::kTree;
   std::vector<int> layers;  // highest first, as backward completes them
   std::size_t count = 0;    // numbers, the last one included
 };
-// Neighbours in the order of backward with the same collective way go together until their bytes
-// are `enough`, so that a bucket's transfers are worth their latency. ways: by layer of the net.
+// Joins neighbours in the order of backward with the same collective way until their bytes are
+// `enough`, so that a bucket's transfers are worth their latency. ways: by layer of the net.
 std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std::size_t enough);
 
-// One line for the log, "" where all travel by the table; and a table with a line a layer.
+// Returns one line for the log, "" where all travel by the table; and a table with a line a layer.
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices);
 std::string table_of(const Net& net, const std::vector<LayerExchange>& choices, const Rates& rates);
-// passes: of an iteration, or of all steps of a task. clips: as clips_all() says.
+// Returns a forecast. passes: of an iteration, or of all steps of a task. clips: as clips_all()
+// says.
 Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const JobSize& job,
                      const Rates& rates, int passes, bool clips = false);
-// The solver limits the norm of all workers' gradients together; otherwise, under schemes of
-// deltas, each worker that of its own.
+// Returns whether the solver limits the norm of all workers' gradients together. Otherwise, under
+// schemes of deltas, each worker limits its own.
 bool clips_all(const SolverParameter& solver, const std::string& name, const table::Scheme& scheme);
 
 }  // namespace shoal::parallel

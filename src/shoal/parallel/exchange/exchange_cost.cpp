@@ -54,7 +54,7 @@ Load tree_load(int workers) {
 
 }  // namespace
 
-// Checked against the schedules themselves in the tests.
+// The tests check these against the schedules themselves.
 Load load_of(Way way, int workers) {
   if (workers < 2) return {};
   const double all = workers;
@@ -119,13 +119,14 @@ class LinkTurns {
  public:
   explicit LinkTurns(std::size_t legs) : over_(legs) {}
 
-  // The leg needs the link for so long from `when` on, which is no earlier than that of the last.
+  // Begins a leg that needs the link for so long from `when` on, which is no earlier than that of
+  // the last.
   void begin(std::size_t leg, double when, double takes) {
     run_until(when);
     now_ = std::max(now_, when);
     begun_.push_back({leg, takes});
   }
-  // When the last is over.
+  // Returns when the last leg is over.
   double finish() {
     run_until(std::numeric_limits<double>::infinity());
     return now_;

@@ -1,5 +1,5 @@
-// Predicts what it costs to take a layer's gradients to all workers by each way, and what a whole
-// iteration takes. Pure.
+// Predicts the cost of taking a layer's gradients to all workers by each way, and the time of a
+// whole iteration. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace shoal::parallel {
 struct JobSize {
   std::int64_t workers = 1, servers = 1;
   int replicas = 1;  // nets of a worker
-  // Some workers have no server in their process: what they write for the others goes to a server
-  // and from there to its readers. The most workers whose writes one server sends on.
+  // Some workers have no server in their process: their writes for the others go to a server and
+  // from there to their readers. writers: the most workers whose writes one server sends on.
   bool relays = false;
   std::int64_t writers = 1;
   bool apart = false;  // no server has a worker in its process
@@ -25,7 +25,7 @@ struct JobSize {
 
 struct LayerSize {
   std::int64_t params = 0;  // numbers that learn
-  // rows: of all passes of a worker's replicas in an iteration
+  // The sizes of factors. rows: of all passes of a worker's replicas in an iteration.
   std::optional<Factored::Sizes> factors{};
 };
 
@@ -37,8 +37,8 @@ struct Cost {
   double link = 0, latency = 0, product = 0;
   double seconds() const { return link + latency + product; }
 };
-// Sources: Poseidon's HybComm (Zhang et al., ATC 2017) for the table and factors; for collectives
-// the schedules of collective.h. FACTORS needs the size's factors.
+// Returns the cost. Sources: Poseidon's HybComm (Zhang et al., ATC 2017) for the table and factors;
+// for collectives the schedules of collective.h. FACTORS needs the size's factors.
 Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates);
 // Returns whether factors are no more numbers than a weight (outputs, inputs) of the table's,
 // without biases. A tie goes to factors.
@@ -53,8 +53,8 @@ struct Load {
 };
 Load load_of(Way way, int workers);
 
-// The bytes of a bucket of small layers: so many that the link takes as long for them as for some
-// messages; 1 MiB if the rates are unknown.
+// Returns the bytes of a bucket of small layers: so many that the link takes as long for them as
+// for some messages; 1 MiB if the rates are unknown.
 std::size_t bucket_bytes(const Rates& rates);
 
 // An exchange of an iteration: of one layer, or of a bucket of them.

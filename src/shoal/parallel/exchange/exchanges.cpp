@@ -12,7 +12,8 @@
 
 namespace shoal::parallel {
 
-// The table's is the first: it makes the rows, and brings all params before anything is sent.
+// Makes the table's exchange first: it makes the rows, and brings all params before anything is
+// sent.
 std::unique_ptr<Updater> make_exchanges(const TableSetup& setup) {
   const auto side = std::make_shared<TableSide>(setup);
   std::vector<std::unique_ptr<Exchange>> all;

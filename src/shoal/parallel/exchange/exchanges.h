@@ -1,5 +1,5 @@
-// The exchanges of a worker of a table, and what those share in which every worker applies the rule
-// itself, to the same sum of all workers' gradients.
+// The exchanges of a worker of a table, and the functions shared by those in which every worker
+// applies the rule itself, to the same sum of all workers' gradients.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,27 @@
 
 namespace shoal::parallel {
 
-// An updater of all exchanges that the setup's ways and scheme ask for. Throws ConfigError.
+// Makes an updater of all exchanges that the setup's ways and scheme ask for. Throws ConfigError.
 std::unique_ptr<Updater> make_exchanges(const TableSetup& setup);
 
-// The rows exist when side->map_rows() was called, before the first call of these.
-// Gradients to the servers, which apply the rule: of all layers that go by the table.
+// Makes the exchange of gradients with the servers, which apply the rule: of all layers that go by
+// the table. For this one and the next, call side->map_rows() first, which makes the rows.
 std::unique_ptr<Exchange> make_table_exchange(const TableSetup& setup,
                                               std::shared_ptr<TableSide> side);
-// Gradients that the workers sum among themselves, by the collective ways. The scheme takes the
-// gradients of a clock together, before the next iteration.
+// Makes the exchange of gradients that the workers sum among themselves, by the collective ways.
+// The scheme takes the gradients of a clock together, before the next iteration.
 std::unique_ptr<Exchange> make_sum_exchange(const TableSetup& setup,
                                             std::shared_ptr<TableSide> side);
-// Deltas and weights, of all layers: a task is some iterations of a solver of this worker's own.
-// Calls map_rows() itself.
+// Makes the exchange of deltas and weights, of all layers: a task is some iterations of a solver of
+// this worker's own. Calls map_rows() itself.
 std::unique_ptr<Exchange> make_local_steps_exchange(const TableSetup& setup,
                                                     std::shared_ptr<TableSide> side);
 
-// The server in each worker's process, for what that worker writes; a worker without one is given
-// another's.
+// Returns, by worker, the server for the worker's writes: the one in its process; a worker without
+// one is given another's.
 std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster);
 
-// The processes of a job, for what an exchange among them costs.
+// Returns the size of a job, from which the costs of exchanges are predicted.
 JobSize job_size_of(const table::RosterBody& roster, int replicas);
 
 // Returns the merge of gradients with these weights, of some workers at one clock, into one update.
@@ -44,11 +44,10 @@ table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rat
 // Puts `some` histories, null for params of other layers, among `all`.
 void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all);
 
-// A rule for some layers alone, as the setup's solver has it; it computes with this context.
+// Makes a rule for some layers alone, as the setup's solver has it; it computes with this context.
 LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context);
 
-// Returns an error unless the gradients at which the rule has looked are finite. `words` say which
-// they are.
+// Returns an error unless the gradients that the rule has examined are finite. `words` name them.
 Status check_finite(LocalRule& rule, const std::string& words);
 
 }  // namespace shoal::parallel

@@ -96,7 +96,7 @@ std::size_t FactorExchange::Part::length(std::size_t worker) const {
   return length_of({rows[worker], sizes.outputs, sizes.inputs});
 }
 
-// The rows of a pass go behind those of the passes before it, and of the replicas before it. The
+// Appends a pass's rows behind those of the passes before it, and of the replicas before it. The
 // gradient is the mean of the replicas'.
 void FactorExchange::Part::take(int replica, const Tensor& gradient, const Tensor& data) {
   const std::int64_t all = sizes.rows * passes * replicas,
@@ -108,7 +108,7 @@ void FactorExchange::Part::take(int replica, const Tensor& gradient, const Tenso
   std::ranges::copy(data.host(), at + all * sizes.outputs + before * sizes.inputs);
 }
 
-// A server in this process may still lend the last ones to others.
+// Takes other memory than the last, which a server in this process may still lend to others.
 void FactorExchange::Part::begin(std::size_t worker) {
   pass.assign(static_cast<std::size_t>(replicas), 0);
   own.reset();
@@ -120,8 +120,8 @@ void FactorExchange::Part::begin(std::size_t worker) {
     own = *free;
 }
 
-// The workers' rows stand in their order in one product, or in a few, in all workers: the same
-// bits.
+// Multiplies the workers' rows in their order, in one product or in a few, in all workers alike:
+// the bits are the same.
 Status FactorExchange::Part::sum(const table::Scheme& scheme) {
   auto& [clock, rate, mine] = sent.front();
   const auto message = [&, own_numbers = mine->numbers()](std::size_t worker) {
@@ -294,7 +294,7 @@ void FactorExchange::send(Part& part, float weight) {
   side_->table.push(pushes);
 }
 
-// A message of a clock always has the same size. For a clip the gradients of all layers come
+// Sends a message of the same size at every clock. For a clip the gradients of all layers come
 // before the first update.
 Result<double> FactorExchange::hand_in(bool update) {
   if (!update) {
@@ -325,7 +325,7 @@ Status FactorExchange::settle(Settle) {
   return {};
 }
 
-// The others' messages of the oldest clock in part.sent have been asked for.
+// Requires that the others' messages of the oldest clock in part.sent were asked for.
 Status FactorExchange::gather(Part& part) {
   if (part.under_way.valid()) return part.under_way.get();
   for (const auto& rows : part.ids) TRY(side_->waits.wait(rows));
@@ -338,9 +338,9 @@ bool FactorExchange::may_begin(const Part& part) const {
          std::ranges::all_of(part.ids, [this](const auto& rows) { return side_->table.has(rows); });
 }
 
-// A layer sends its message of an iteration when its backward pass is over: nothing reads its
-// params then until the next forward pass. One at a time, the lowest first, which is needed first:
-// the solver's thread itself makes the others when it comes to them.
+// Sends a layer's message of an iteration when its backward pass is over: nothing reads its params
+// then until the next forward pass. One at a time, the lowest first, which is needed first: the
+// solver's thread itself makes the others when it comes to them.
 void FactorExchange::progress() {
   const auto is_busy = [](const auto& part) {
     return part->under_way.valid() &&

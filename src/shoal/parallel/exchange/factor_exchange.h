@@ -23,14 +23,14 @@ std::vector<table::RowId> add_message(const Factored::Sizes& sizes, int layer, s
                                       std::uint16_t server, table::RowId first,
                                       std::vector<table::Row>& rows);
 
-// The factors of a worker for one layer and clock are one message: top_grad (rows, outputs), bottom
-// (rows, inputs), and how much the worker counts, 0 if its iteration has no update. The message is
-// cut into rows of the table that this worker alone writes, on the server in its process, or on
-// another server if it has none.
+// Exchanges factors. The factors of a worker for one layer and clock are one message: top_grad
+// (rows, outputs), bottom (rows, inputs), and the worker's weight, 0 if its iteration has no
+// update. The message is cut into rows of the table that this worker alone writes, on the server in
+// its process, or on another server if it has none.
 class FactorExchange final : public Exchange, public MessageRows {
  public:
-  // For a setup whose scheme takes the gradients of a clock together: of its layers that go by
-  // factors.
+  // Takes the layers of the setup that go by factors. Its scheme takes the gradients of a clock
+  // together.
   FactorExchange(const TableSetup& setup, std::shared_ptr<TableSide> side);
 
   Status begin(std::int64_t, float) override {
@@ -60,7 +60,7 @@ class FactorExchange final : public Exchange, public MessageRows {
     float rate = 0;
     Message own{};
   };
-  // One of the layers.
+  // A layer of the exchange.
   struct Part final : public FactorSink {
     Part(const TableSetup& setup, int layer);
     ~Part() override;

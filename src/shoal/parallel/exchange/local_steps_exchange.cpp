@@ -1,5 +1,5 @@
 // The exchange of schemes whose tasks are local steps: the rows are read, a solver of the worker's
-// own makes some updates, and what came of them is pushed.
+// own makes some updates, and their result is pushed.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -34,7 +34,8 @@ struct OwnSteps final : OwnState {
   std::int64_t updates = 0;
 };
 
-// The histories of layers that go by a collective are read once, from a chief that was restored.
+// Returns the extra rows. The histories of layers that go by a collective are read once, from a
+// chief that was restored.
 RowExtras extras_of(const TableSetup& setup, LocalRule& rule) {
   const Layers sums = collective_by(setup.ways);
   std::vector<Tensor*> histories = rule.histories();
@@ -163,7 +164,7 @@ class LocalStepsExchange final : public Exchange {
     own_updates_ = iteration;  // unless the snapshot says what local steps have made
   }
 
-  // Weights alone are a worker's own between two exchanges.
+  // Returns this worker's weights between two exchanges, where they are its own, and its momentum.
   std::shared_ptr<const OwnState> own_state() override {
     const auto own = std::make_shared<OwnSteps>();
     for (const RowId row : side_->learning()) {
@@ -207,9 +208,8 @@ class LocalStepsExchange final : public Exchange {
     return side.map();
   }
 
-  // In the last step of a task what a layer has learned leaves while those below it still compute.
-  // The rows that forward passes change leave at the end, since other replicas may still change
-  // them.
+  // Sends a layer's result in the last step of a task, while the layers below still compute. The
+  // rows that forward passes change leave at the end, since other replicas may still change them.
   Status finish_backward(int layer) {
     local_.look(layer);
     const bool is_last = side_->sends_early && side_->pacer.steps() + 1 == side_->pacer.wanted();
@@ -258,7 +258,7 @@ class LocalStepsExchange final : public Exchange {
                                                                    : 1 / share);
   }
 
-  // A task that is dropped has nothing in it either.
+  // Hands in a task. One that is dropped counts nothing either.
   void hand_in(Verdict verdict) {
     const float weight = verdict == Verdict::kDrop ? 0 : weight_of(updates_);
     push_rows(side_->learning(), weight);
@@ -289,8 +289,8 @@ class LocalStepsExchange final : public Exchange {
       side_->push(pushes);
   }
 
-  // Writes what of a row is pushed into sent_. The table's rate, and weights by steps, whose sum is
-  // not 1, are of params alone: of the rest the mean is taken.
+  // Writes a row's push into sent_. The table's rate, and weights by steps, whose sum is not 1,
+  // apply to params alone: of the rest the mean is taken.
   void prepare(RowId row, float weight) {
     const std::span<const float> now = map_.weights(row);
     std::vector<float>& sent = sent_[row];
@@ -314,8 +314,8 @@ class LocalStepsExchange final : public Exchange {
     own_updates_ = 0;
   }
 
-  // The paper's order: the first step's gradient is that of the weights handed in, and its update
-  // is added to what the exchange leaves of them.
+  // Exchanges in the paper's order: the first step's gradient is that of the weights handed in, and
+  // its update is added to the weights after the exchange.
   Status pull() {
     TRY(side_->receive(side_->all()));
     divert(true);

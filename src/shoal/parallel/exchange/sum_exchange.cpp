@@ -49,7 +49,7 @@ class SumExchange final : public Exchange {
     part.rate = side_->rate();
     return sums_.expect(*of, part.clock);
   }
-  // The device is waited for once: it looks at all these gradients together.
+  // Waits for the device once, which examines all these gradients together.
   Status after_backward(std::span<const int> layers) override {
     std::vector<const Tensor*> gradients;
     for (const int layer : layers) {
@@ -66,7 +66,7 @@ class SumExchange final : public Exchange {
     return {};
   }
   Gradients gradients() override { return {.finite = finite_}; }
-  // For a clip the sums of all layers come before the first update.
+  // Brings, for a clip, the sums of all layers before the first update.
   Result<double> hand_in(bool update) override {
     if (!update) {
       held_.clear();

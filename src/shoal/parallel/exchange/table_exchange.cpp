@@ -86,7 +86,8 @@ class TableExchange final : public Exchange {
     return false;
   }
 
-  // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
+  // Settles. Under a scheme that is not lockstep the rows that arrived may lack others' later
+  // pushes.
   Status settle(Settle how) override {
     TRY(side_->create());
     TRY(side_->receive(side_->all()));
@@ -131,7 +132,7 @@ class TableExchange final : public Exchange {
         unclear.push_back(&param.blob->grad);
     ops::fill_all(net_.context(), 0, unclear);
   }
-  // The device is waited for once: it looks at all these gradients together.
+  // Waits for the device once, which examines all these gradients together.
   bool are_finite(std::span<const int> layers) {
     std::vector<const Tensor*> gradients;
     for (const int layer : layers) {
@@ -176,8 +177,8 @@ class TableExchange final : public Exchange {
     held_.clear();
   }
 
-  // Pushes the rest of the task. Other workers wait for this worker's part, so it says if there is
-  // none.
+  // Pushes the rest of the task. Other workers wait for this worker's part, so it is sent even if
+  // it is empty.
   void push_rest() {
     if (!skipped_) return push_held();
     is_clearing_ = false;

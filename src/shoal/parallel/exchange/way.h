@@ -25,15 +25,16 @@ inline constexpr std::array kPredictedWays{Way::kTable, Way::kFactors,         W
 inline constexpr std::array kCollectives{Way::kTree, Way::kRing, Way::kHalvingDoubling,
                                          Way::kDirect};
 
-// As a solver spells it.
+// Returns the way as a solver spells it.
 constexpr const char* name_of(Way way) {
   constexpr const char* kNames[] = {"TABLE",  "FACTORS", "TREE", "RING", "HALVING_DOUBLING",
                                     "DIRECT", "MPI",     "NCCL"};
   return kNames[static_cast<std::size_t>(way)];
 }
-// The transfers are a library's, which is chosen by name alone: what they take is not predicted.
+// Returns whether the transfers are a library's, which is chosen by name alone: their time is not
+// predicted.
 constexpr bool is_of_library(Way way) { return way == Way::kMpi || way == Way::kNccl; }
-// Workers sum the gradients among themselves.
+// Returns whether workers sum the gradients among themselves.
 constexpr bool is_collective(Way way) { return way >= Way::kTree; }
 
 }  // namespace shoal::parallel

@@ -14,8 +14,9 @@ namespace shoal::parallel {
 
 class WorkThread {
  public:
-  // All on one thread, the owner's. Work computes: it waits for nothing, so neither does a get() of
-  // its result for long. What was given is done before the object goes.
+  // Starts the thread. Call all functions on one thread, the owner's. Work computes and waits for
+  // nothing, so a get() of its result does not wait for long. All work is done before the object
+  // goes.
   WorkThread() : thread_([this] { run(); }) {}
   ~WorkThread() { put({}); }
   WorkThread(const WorkThread&) = delete;

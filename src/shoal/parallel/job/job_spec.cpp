@@ -19,7 +19,7 @@ void clear_fields(google::protobuf::Message& message, std::initializer_list<cons
     message.GetReflection()->ClearField(&message, message.GetDescriptor()->FindFieldByName(name));
 }
 
-// Fields that may differ from machine to machine.
+// Clears fields that may differ from machine to machine.
 void clear_paths(NetParameter& net) {
   for (LayerParameter& layer : *net.mutable_layer()) {
     layer.clear_blobs();

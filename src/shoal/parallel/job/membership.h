@@ -47,11 +47,11 @@ class JobMembership {
   // ---- who takes part; constant until the next segment ----
   Team* team() const { return team_.get(); }     // null: this process trains alone
   const Share& share() const { return share_; }  // its part of the data
-  // The iterations that each worker has behind it; none where all have as many.
+  // Returns the iterations that each worker has finished; none where all have as many.
   virtual std::vector<std::int64_t> clocks() const = 0;
-  // The workers are those of the segment before.
+  // Returns whether the workers are those of the segment before.
   virtual bool same_workers() const = 0;
-  // The job has had a plan before the present one.
+  // Returns whether the job has had a plan before the present one.
   virtual bool has_other_plans() const = 0;
 
   // ---- before the first segment ----
@@ -72,7 +72,7 @@ class JobMembership {
   // Says in the log where rows are and what the scheme is, if that is new.
   virtual void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) = 0;
   virtual void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) = 0;
-  // The job wants another plan.
+  // Returns whether the job needs another plan.
   virtual bool wants_regroup() = 0;
 
   // ---- its end ----
@@ -80,7 +80,7 @@ class JobMembership {
   virtual Status finish(std::int64_t iteration, std::int64_t iterations,
                         const table::SchemeSpec& scheme) = 0;
   virtual void abort(const Error& error) = 0;
-  // Returns when no memory of the last solver is looked at any more.
+  // Returns when no memory of the last solver is read any more.
   virtual void release() = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// The plan of a table's rows for a solver, and what of solver and scheme does not fit together.
+// Makes the plan of a table's rows for a solver, and checks that solver and scheme fit together.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@ namespace shoal::parallel {
 table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
                     const table::RosterBody& roster, table::Clock start,
                     const std::vector<table::Clock>& clocks, const WorkerOptions& options);
-// Throws ConfigError for what cannot be had together, of the solver, the scheme
-// and so many workers. `name` stands in front of it.
+// Throws ConfigError for options of the solver, the scheme and so many workers that exclude each
+// other. `name` stands in front of it.
 void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,
                int workers);
 

@@ -28,7 +28,7 @@ void add(Histogram& sum, const Histogram& more) {
   for (std::size_t i = 0; i < more.size(); ++i) sum[i] += more[i];
 }
 
-// "mean 1.3, at most 4", or "none".
+// Returns "mean 1.3, at most 4", or "none".
 std::string words_of(const Histogram& counts) {
   double sum = 0, number = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -210,7 +210,7 @@ void Recorder::tested(int net, const Measured& row) {
 
 // ---- the log ----
 
-// On the chief, which speaks of itself: the others' lines are in their own files.
+// Logs the chief's own shares of time: the others' lines are in their own files.
 void Recorder::log_shares(std::int64_t iteration) {
   if (options_.display == 0 || options_.run.worker != 0) return;
   for (double ClockMetrics::*part :

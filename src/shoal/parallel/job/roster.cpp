@@ -14,7 +14,7 @@ int count(const table::RosterBody& roster, std::int32_t Member::*number) {
       roster.processes, [&](const Member& process) { return process.*number >= 0; }));
 }
 
-// A field of each process that has such a number, in their order.
+// Returns a field of each process that has such a number, in their order.
 template <class T>
 std::vector<T> each(const table::RosterBody& roster, std::int32_t Member::*number,
                     T Member::*field) {

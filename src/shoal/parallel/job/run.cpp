@@ -20,8 +20,8 @@
 namespace shoal::parallel {
 namespace {
 
-// The table may write into a solver's params until its rows were all heard of: where a segment does
-// not end with that, before they go.
+// Releases the table before a segment's params go, where the segment does not end in order: the
+// table may write into a solver's params until its rows have all arrived.
 class Releases {
  public:
   explicit Releases(JobMembership& job) : job_(&job) {}
@@ -34,7 +34,8 @@ class Releases {
   JobMembership* job_;
 };
 
-// A phase whose groups are to be found stands for what it is with any.
+// Returns a phase's scheme. Groups that are yet to be found do not change its traits, so any stand
+// for them.
 std::unique_ptr<table::Scheme> scheme_of(const Phase& phase) {
   table::SchemeSpec spec = phase.scheme;
   if (phase.search) spec.groups = table::Groups{{0}};
@@ -53,7 +54,8 @@ std::int64_t come_to(const table::Scheme& scheme, const std::vector<std::int64_t
          static_cast<std::int64_t>(iterations.size());
 }
 
-// Without others, schemes make no difference: of neighbours that are the same then, the last.
+// Joins neighbouring phases that differ in scheme alone, which makes no difference to one worker;
+// the last one's scheme stays.
 void join_for_one(std::vector<Phase>& phases) {
   const auto same = [](const Phase& one, const Phase& next) {
     return one.own == next.own && one.batch_size == next.batch_size;
@@ -101,7 +103,7 @@ class Run {
   }
 
  private:
-  // The state of a job that goes on comes from its chief.
+  // Begins a process that joins a job which is training. Its state comes from the chief.
   void begin_late(const table::SchemeSpec& scheme) {
     late_ = true;
     const std::vector<std::int64_t> all = job_.clocks();
@@ -139,22 +141,22 @@ class Run {
     scheme_ = phase().scheme;
   }
 
-  // The phase begins here and knows nothing of before: if groups are searched for, in a profile of
-  // its own.
+  // Inserts a profile if the phase, which begins here without groups, searches for them.
   void insert_profile(std::int64_t end) {
     if (phase().search)
       phases_.insert(phases_.begin() + static_cast<std::ptrdiff_t>(phase_),
                      profile_of(phase(), end));
   }
 
-  // A process that comes late to the profile of a run which went on from a snapshot learns its end.
+  // Agrees on the phase: a process that joins during the profile of a run which went on from a
+  // snapshot learns its end.
   void agree_on_phase() {
     if (!has_search(phases_) || !job_.has_other_plans()) return;
     const std::int64_t end = share(phase().end);
     if (end < phase().end) insert_profile(end);
   }
 
-  // To the end of a phase, or of the run.
+  // Runs to the end of a phase, or of the run.
   Result<Ending> run_segment() {
     Solver solver(with_phase(param_, phase()), solver_options());
     Releases releases(job_);
@@ -172,7 +174,7 @@ class Run {
     return end_segment(solver, std::move(ending));
   }
 
-  // If another is to begin, nothing; otherwise it was this worker's last.
+  // Finishes or aborts the worker's part, unless another segment is to begin.
   Result<Ending> end_segment(const Solver& solver, Result<Ending> ending) {
     if (!ending.ok()) {
       job_.abort(ending.error());
@@ -200,7 +202,8 @@ class Run {
     LOG(INFO) << "Starting Optimization";
   }
 
-  // All workers are at the end of a segment, this one after the iterations of `solver`.
+  // Moves on to the next segment. All workers are at the end of one, this one after the iterations
+  // of `solver`.
   Result<Ending> next_segment(const Solver& solver, Ending ending) {
     // A phase whose iterations are shared goes on, however far the clocks of fast workers are.
     const bool within = ending == Ending::kRegroups && scheme_of(phase())->task.shared;
@@ -226,7 +229,7 @@ class Run {
     return Ending::kContinues;
   }
 
-  // If the slowest worker has come to the end of one.
+  // Moves on to the next phase if the slowest worker has reached the end of this one.
   void next_phase(std::int64_t least) {
     param_.clear_weights();
     while (phase_ + 1 < phases_.size() && least >= phase().end) {
@@ -281,7 +284,7 @@ class Run {
   }
   Team* team() const { return job_.team(); }
   bool chief() const { return !team() || team()->chief(); }
-  // The chief's number, on all.
+  // Returns the chief's number, on all workers.
   std::int64_t share(std::int64_t chiefs) const {
     return team() ? std::stoll(or_throw(team()->share(std::to_string(chiefs)))) : chiefs;
   }
