@@ -1,4 +1,4 @@
-// The error of a peer that breaks the protocol, or is none of this job.
+// Makes the error of a peer that breaks the protocol, or belongs to another job.
 #pragma once
 
 #include "shoal/base/error.h"

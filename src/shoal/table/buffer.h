@@ -1,4 +1,4 @@
-// A row's numbers, lent to the answers that are on their way: a link sends them without a copy, and
+// Lends a row's numbers to the answers that are on their way: a link sends them without a copy, and
 // they do not change meanwhile. A shard on one thread lends and updates; a loan may end on any
 // thread.
 #pragma once
@@ -22,7 +22,7 @@ class Buffer {
   // Returns whether a reader may still read the numbers. If not, all reads are finished.
   bool is_lent() const { return loans_.load(std::memory_order_acquire) != 0; }
 
-  // Numbers that stay as they are, if the shard changes no lent buffer, until there is no holder of
+  // Returns numbers that stay as they are, if the shard changes no lent buffer, until nothing holds
   // their owner.
   static Values lend(const std::shared_ptr<Buffer>& buffer) {
     buffer->loans_.fetch_add(1, std::memory_order_relaxed);
@@ -41,7 +41,7 @@ class Buffer {
 // A few buffers that were given up while lent, to be taken again when they are not.
 class Spares {
  public:
-  // One of this length without a reader; what is in it is left over.
+  // Returns a buffer of this length without a reader. Its contents are left over.
   std::shared_ptr<Buffer> take(std::size_t length) {
     for (std::size_t i = 0; i < spares_.size(); ++i) {
       if (spares_[i]->numbers().size() != length || spares_[i]->is_lent()) continue;

@@ -117,8 +117,8 @@ bool Client::arrived(RowId row) const {
 
 // ---- the network's side ----
 
-// An answer to what was asked, and not answered yet. Answers of earlier clocks, and second ones,
-// are not.
+// Returns whether the answer is still expected. Answers of earlier clocks, and second ones, are
+// not.
 bool Client::expects(const RowMessage& row) const {
   if (row.generation != generation_ || !is_own(row.row) ||
       static_cast<std::size_t>(row.part) >= kParts)
@@ -211,8 +211,9 @@ void Client::arrive(Slot slot, Version version) {
   push.reset();
 }
 
-// The server has not got the push, and never will unless it is sent again. One that was
-// acknowledged meanwhile is not kept any more, and one that waits for its turn leaves anyhow.
+// Handles a NeedPush: the server has not got the push, and never will unless it is sent again. A
+// push that was acknowledged meanwhile is no longer kept, and one that waits for its turn leaves
+// anyhow.
 Result<bool> Client::handle_need(int server, const NeedPush& message) {
   if (message.generation < generation_) return false;
   TRY(check_row(server, message.row, "NeedPush"));

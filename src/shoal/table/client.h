@@ -1,11 +1,11 @@
 // The worker's side of the table: keeps pushes until they are acknowledged, knows which rows are
-// waited for, and says what is to be sent next. A pure state machine like the shard: it has no
+// awaited, and returns the messages to send next. A pure state machine like the shard: it has no
 // socket, no thread and no clock. TableOverTcp drives it between the solver's thread and the links;
 // tests drive it over a simulated network.
 //
-// The client asks again (Get) for what a link that broke may have lost, and sends a push again
-// where the server says NeedPush. It ignores messages of earlier generations than its plan's.
-// Pushes and reads leave in the order of Urgency, whatever the order of the calls.
+// After a link broke, the client asks again (Get) for answers that may be lost, and sends a push
+// again where the server answers NeedPush. It ignores messages of earlier generations than its
+// plan's. Pushes and reads leave in the order of Urgency, whatever the order of the calls.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ struct ClientOptions {
 
 class Client {
  public:
-  // `destinations(row, part)` says where the numbers of an answer go.
+  // `destinations(row, part)` returns the place for the numbers of an answer.
   Client(const ClientOptions& options, const Plan& plan,
          std::function<Destination(RowId, Part)> destinations);
   Client(const Client&) = delete;
@@ -35,10 +35,10 @@ class Client {
   // which stays as it is until the row arrived. Client encodes it in the row's codec, once: a push
   // that is sent again has the same bytes. Client fills in `base` and `generation`.
   void push(Push push, Instant now);
-  // Asks for the row at `clock` (for histories: whatever there is). Asked again while it is waited
-  // for, it changes nothing.
+  // Asks for the row at `clock` (for histories: as they are). A repeated call while the row is
+  // awaited changes nothing.
   void get(RowId row, Clock clock, Part part, Instant now);
-  // All answers asked for so far have come.
+  // Returns whether all answers asked for so far have come.
   bool arrived(RowId row) const;
   // Returns the version of the weights that came last; before any, the plan's start. The row is an
   // own row.
@@ -62,8 +62,8 @@ class Client {
   // another; the message counts as sent. A push that is sent again owns its payload: the answer to
   // the first may come, and the worker go on, while a link still reads the second.
   std::optional<Message> next(int server);
-  // The link to `server` was lost and is up again: asks anew for all that was sent and not
-  // acknowledged.
+  // Asks anew for all messages that were sent and not acknowledged: the link to `server` was lost
+  // and is up again.
   void link_up(int server);
 
   // Returns the staleness of this client's pushes. Shards count reads.

@@ -1,11 +1,11 @@
-// Process 0's second duty: who is in the job, and what all must agree on. A pure state machine:
-// message in, messages out.
+// The second duty of process 0: membership, and what all must agree on. A pure state machine:
+// messages in, messages out.
 //
-// Every Ask may be repeated: it counts once, and where an answer was given already it is given
-// again. Clocks of a topic rise with a worker's rounds; a repeat from before its last round is
-// passed over. A worker waits in one round (barrier, sum, gather, share) or for one start of a task
-// at a time. Workers that are done take part in no further round, and no task waits for them. When
-// no worker can go on, because they wait in different places, all are told to end, and why.
+// Every Ask may be repeated: it counts once, and an answer that was given already is given again.
+// Clocks of a topic rise with a worker's rounds; a repeat from before its last round is ignored. A
+// worker waits in one round (barrier, sum, gather, share) or for one start of a task at a time.
+// Workers that are done take part in no further round, and no task waits for them. When no worker
+// can go on, because they wait in different places, all are told to end, and why.
 #pragma once
 
 #include "shoal/table/coordinator/membership.h"
@@ -22,7 +22,7 @@ struct CoordinatorOptions {
   SchemeMaker maker = &SchemeSpec::make;
 };
 
-// Answers the questions of workers, each by the part that it concerns.
+// Passes each question of a worker to the part that answers it.
 class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);
@@ -35,20 +35,20 @@ class Coordinator {
   // protocol, or a rank that another process has: the connection is to end with it. `now` never
   // goes back.
   Status handle(Rank rank, const Message& message, Instant now, std::vector<Dispatch>& out);
-  // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
-  // with that. It is answered when the next generation begins, which it brings about; until then
-  // the job goes on without it if it is lost. A Join that cannot be is refused, and nothing else
-  // happens. With ranks_by_order, the first are of processes that the job waits for.
+  // Returns the rank for a process that is to join a job that goes on (or is about to begin), and
+  // asks to with that rank. It is answered when the next generation begins, which its request
+  // causes; until then the job goes on without it if it is lost. A Join that cannot be is refused,
+  // without other effects. With ranks_by_order, the first ranks are of processes that the job waits
+  // for.
   Rank enroll() { return job_.members.enroll(); }
   std::uint32_t processes() const { return job_.members.size(); }  // that have a rank
-  // The process is lost, or was silent too long: all others are told to end, with a message that
-  // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
-  // done.
+  // Ends the job: the process is lost, or was silent too long. All others get a message that names
+  // its rank, host, last clock and `why`. Each gets it once, and none after the job is done.
   void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);
-  // The last clock heard of a process, for messages.
+  // Notes the last clock heard of a process, for messages.
   void heard(Rank rank, Clock clock) { job_.members.heard(rank, clock); }
 
-  // As Membership has them.
+  // These are as in Membership.
   const RosterBody* roster() const { return membership_.roster(); }
   std::vector<Rank> missing() const { return membership_.missing(); }
   bool finished() const { return membership_.finished(); }
@@ -56,8 +56,8 @@ class Coordinator {
   // Names the processes that have not answered: "barrier 500: waiting for rank 2 (host b, last
   // clock 498)"; "" if all have.
   std::string waiting_for();
-  // Lines for the log since the last call: stragglers, outputs that were averaged without some
-  // worker, and what the pacer says.
+  // Returns lines for the log since the last call: stragglers, outputs that were averaged without
+  // some worker, and the pacer's remarks.
   Lines take_warnings() { return job_.members.take_warnings(); }
   // As in Pacer.
   std::string take_round() { return job_.pacing.take_round(); }

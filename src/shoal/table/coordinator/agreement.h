@@ -1,8 +1,9 @@
-// Finds the clock at which all workers do what one of them wants, a snapshot for example: each
-// worker says which iteration it will surely finish and goes no further until it hears the agreed
-// clock, which is the largest of these. No worker has passed it then, and every worker reaches it.
-// Workers that no bound keeps together (they say so) agree on the clock that each has said, those
-// that are in step with each other after as many iterations, and meet there (Topic::kMeet).
+// Finds the clock at which all workers do what one of them requests, a snapshot for example. Each
+// worker reports the iteration that it will surely finish, and goes no further until it gets the
+// agreed clock, which is the largest of these. No worker has passed it then, and every worker
+// reaches it. Workers that no bound keeps together (they report that) agree on the clock that each
+// has reported, those in step with each other after as many iterations, and meet there
+// (Topic::kMeet).
 #pragma once
 
 #include <map>
@@ -15,11 +16,11 @@ namespace shoal::table {
 
 class Agreement {
  public:
-  // `scheme`: of the present generation.
+  // `scheme`: that of the present generation.
   Agreement(Members& members, const std::optional<SchemeSpec>& scheme)
       : members_(members), scheme_(scheme) {}
-  // A want that comes while an agreement is open becomes part of it: of two wants the more urgent
-  // counts.
+  // Adds a worker's want. While an agreement is open it becomes part of it: of two wants the more
+  // urgent counts.
   Status want(Rank rank, const Ask& ask) {
     const Result<Want> want = decode<Want>(ask.body);
     if (!want.ok() || want.value() == Want::kNothing)
@@ -30,7 +31,7 @@ class Agreement {
     this->want(wanted.second);
     return {};
   }
-  // The coordinator's own.
+  // Adds the coordinator's own want.
   void want(Want want) {
     if (passes_) {
       if (want != Want::kRegroup) put_off_ = more_urgent(put_off_, want);
@@ -62,7 +63,7 @@ class Agreement {
     close();
     return {};
   }
-  // The worker begins at this clock, and hears what was agreed on for later.
+  // Admits a worker that begins at this clock, and tells it the agreements for later clocks.
   void admit(Rank rank, Clock clock) const {
     const bool due =
         apart_ ? to_do_ != Want::kNothing : agreed_.want != Want::kNothing && agreed_.clock > clock;
@@ -71,8 +72,8 @@ class Agreement {
     if (apart_) directive.clock = clock, directive.want = to_do_;
     members_.say(rank, directive);
   }
-  // The next generation begins: what was put off until then is wanted now. One that `passes` by
-  // itself is not stopped for anything.
+  // Begins the next generation: wants that were put off until then count now. A generation that
+  // `passes` by itself is not stopped for anything.
   void begin_generation(bool passes) {
     passes_ = passes;
     if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing));
@@ -101,21 +102,21 @@ class Agreement {
       members_.say(rank, directive);
     }
   }
-  // A worker has ended the run at this clock. Where a bound keeps all together no generation ends
-  // before it: the next one would have this worker in it.
+  // Notes that a worker has ended the run at this clock. Where a bound keeps all together no
+  // generation ends before it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
   // Returns whether the workers stop before their iteration `clock`, where a bound keeps them
   // together. A worker may yet be on its way to one stop when the next is agreed on.
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
-  // All stop, to be continued.
+  // Returns whether all stop, to be continued.
   bool requeues() const { return requeues_; }
-  // Not all have said yet where they pause.
+  // Returns whether some workers have yet to report where they pause.
   bool open() const { return open_; }
-  // Workers apart are on their way to a meeting.
+  // Returns whether workers apart are on their way to a meeting.
   bool is_due() const { return open_ || to_do_ != Want::kNothing; }
-  // They have met: what they do.
+  // Returns what the workers that have met do.
   Want take() { return std::exchange(to_do_, Want::kNothing); }
-  // "agreement on a stop: waiting for rank 2", if there is something to agree on.
+  // Adds "agreement on a stop: waiting for rank 2", if an agreement is open.
   void waiting_for(Lines& lines) const {
     constexpr const char* kNames[] = {"nothing", "a snapshot", "a stop", "a stop to be continued",
                                       "the next generation"};
@@ -125,14 +126,14 @@ class Agreement {
   }
 
  private:
-  // A worker's word in this agreement.
+  // A worker's report in this agreement.
   struct Pause {
     Clock clock = 0;
     Clock done = 0;  // iterations of the generation, of workers that are apart
   };
 
-  // One of them that has begun an iteration waits at its end for the others'. Their clocks differ
-  // as they did when the generation began.
+  // Aligns workers in step: one of them that has begun an iteration waits at its end for the
+  // others'. Their clocks differ as they did when the generation began.
   void align() {
     if (!scheme_ || !scheme_->groups) return;
     for (const std::vector<int>& workers : *scheme_->groups) {

@@ -23,7 +23,7 @@ void fields(auto& io, wire::Is<ReportBody> auto& body) {
 }
 void fields(auto& io, wire::Is<Want> auto& want) { io(want); }
 
-// These say which value is wrong; "" if none is.
+// These return which value is wrong; "" if none is.
 std::string wrong_number(std::initializer_list<double> numbers) {
   for (const double number : numbers)
     if (!std::isfinite(number) || number < 0) return str("a number that cannot be, ", number);
@@ -59,7 +59,7 @@ std::string wrong_with(const RosterBody& roster) {
   return workers == 0 || servers == 0 ? "no worker or no server" : "";
 }
 
-// Before the words that say what is wrong; in the order of Body's alternatives.
+// The words in front of an error; in the order of Body's alternatives.
 constexpr const char* kKinds[] = {
     "A Join has ",           "A Roster has ",     "A Segment has ",    "A Leave has ",
     "a body of a report: ",  "a body of begin: ", "a body of judge: ", "a body of a start: ",

@@ -8,10 +8,10 @@
 
 namespace shoal::table {
 
-// The body of kReport: what a worker did since its last one. Times are seconds.
+// The body of kReport: a worker's work since its last one. Times are seconds.
 struct ReportBody {
   double iterations = 0;
-  // rows: waiting for them, which is not the fault of the worker that waits
+  // rows: the wait for them, which is not the fault of the worker that waits.
   double compute = 0, data = 0, rows = 0, other = 0;
   bool operator==(const ReportBody&) const = default;
 };
@@ -22,7 +22,7 @@ struct BeginBody {
   TaskReport last;
   // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less
   // those that each has done at its first kBegin, which all wait for: a fast worker does more of
-  // them
+  // them.
   Clock until = 0;
   bool operator==(const BeginBody&) const = default;
 };
@@ -36,7 +36,7 @@ struct VerdictBody {
 using Body = std::variant<JoinBody, RosterBody, SegmentBody, LeaveBody, ReportBody, BeginBody,
                           TaskReport, Start, VerdictBody, Want>;
 std::string encode(const Body& body);
-// Makes of `bytes` a body of the kind that `body` is already. An error says what is wrong with
+// Decodes `bytes` into a body of the kind that `body` is already. An error names what is wrong with
 // them.
 Status decode_into(Body& body, std::string_view bytes);
 template <class B>
@@ -45,7 +45,7 @@ Result<B> decode(std::string_view bytes) {
   TRY(decode_into(body, bytes));
   return std::get<B>(std::move(body));
 }
-// The body of kMeet: why a worker comes to a meeting.
+// The body of kMeet: the reason for which a worker comes to a meeting.
 enum class Meeting : std::uint8_t {
   kPause = 0,       // for what was agreed on; it goes on after that
   kEnd = 1,         // it is at the end of its iterations
@@ -53,16 +53,16 @@ enum class Meeting : std::uint8_t {
 };
 std::string encode(Meeting why);
 Meeting decode_meeting(std::string_view bytes);  // no body: kPause
-// The answer to kLeave: whether the process may go.
+// Returns the answer to kLeave: whether the process may go.
 std::string encode_may_leave(bool may);
 bool decode_may_leave(std::string_view bytes);
-// Returns what tells questions of one topic and clock, and their answers, apart: the steps of
-// kJudge, 0 of all others.
+// Returns the number that tells questions of one topic and clock, and their answers, apart: the
+// steps of kJudge, 0 of all others.
 std::uint32_t part_of(Topic topic, std::string_view body);
 
-// The clocks of the rounds (kBarrier) with which a generation begins, one after the other: one in
-// which worker 0 names a group for sums by a library, if there are such; two in Table::create();
-// then, where workers measure their links, one at the end of each worker's turn.
+// These return the clocks of the rounds (kBarrier) with which a generation begins, one after the
+// other: one in which worker 0 names a group for sums by a library, if there are such; two in
+// Table::create(); then, where workers measure their links, one at the end of each worker's turn.
 constexpr Clock group_named(Generation generation) {
   return (static_cast<Clock>(generation) << 17) - (Clock{1} << 50);
 }

@@ -75,8 +75,8 @@ Status Coordinator::next_scheme(Rank rank, const Ask& ask) {
   return {};
 }
 
-// It waits for the start of a task before which all stop: it has been told, and asks for something
-// else next.
+// Returns whether the process waits for the start of a task before which all stop: it has been
+// told, and asks something else next.
 bool Coordinator::is_to_stop(Rank rank) {
   const std::optional<Clock> task = job_.pacing.waits_for(rank);
   return task && job_.agreement.stops_at(*task);
@@ -135,7 +135,7 @@ Status Coordinator::handle(Rank rank, const Message& message) {
   return status;
 }
 
-// The process has lost another, or ends by itself.
+// Handles a process that has lost another, or ends by itself.
 void Coordinator::abort(Rank rank, const Directive& directive) {
   const auto whose = static_cast<Rank>(directive.clock);
   if (whose != rank || (!job_.members.is_founding(rank) && !membership_.in_roster(rank)))

@@ -13,7 +13,8 @@ using Lines = std::vector<std::string>;
 
 std::string key_of(const std::string& line) { return line.substr(0, line.find_first_of(": {")); }
 
-// "" or " in layer 'conv1'": the innermost block around line `at` that says its name before it.
+// Returns "" or " in layer 'conv1'": the innermost block around line `at` whose name comes before
+// it.
 std::string place_of(const Lines& lines, std::size_t at) {
   struct Block {
     std::string kind, name;
@@ -53,7 +54,7 @@ std::string difference(const std::string& one, std::string_view one_text, const 
   const bool in_a = at < a.size(), in_b = at < b.size();
   if (!in_a && !in_b)
     return str(one, " has the same net, solver and scheme as ", other, " but for blanks");
-  // A line that the other side has not got at all is told from one that has another value.
+  // Tells a line that the other side lacks from one that has another value.
   const bool same_key = in_a && in_b && key_of(a[at]) == key_of(b[at]);
   const bool only_a = in_a && (!in_b || (!same_key && has_later(a, at, b[at])));
   if (!only_a && (!in_a || (!same_key && has_later(b, at, a[at]))))

@@ -54,7 +54,7 @@ class Members {
   Member& operator[](Rank rank) { return members_[rank]; }
   const Member& operator[](Rank rank) const { return members_[rank]; }
 
-  // Ranks, in their order, of those for which `test` holds.
+  // Returns the ranks, in order, of the processes for which `test` holds.
   std::vector<Rank> which(const std::function<bool(const Member&)>& test) const {
     std::vector<Rank> ranks;
     for (Rank rank = 0; rank < size(); ++rank)
@@ -69,13 +69,13 @@ class Members {
     if (rank < size()) members_[rank].clock = std::max(members_[rank].clock, clock);
   }
 
-  // The time of the call that is handled, and the messages that come of it.
+  // The time of the call that is handled, and the messages that it sends.
   Instant now{};
   void say(Rank rank, Message message) { said_.push_back({rank, std::move(message)}); }
   void move_messages_to(std::vector<Dispatch>& out) {
     std::ranges::move(std::exchange(said_, {}), std::back_inserter(out));
   }
-  // Lines for the log.
+  // Adds a line to the log.
   void warn(std::string line) { warnings_.push_back(std::move(line)); }
   Lines take_warnings() { return std::exchange(warnings_, {}); }
 
@@ -83,7 +83,7 @@ class Members {
     return which([&](const Member& member) { return member.worker == worker; }).at(0);
   }
 
-  // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
+  // Returns "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
   std::string name(Rank rank) const {
     Lines known;
     if (rank < size() && !members_[rank].body.host.empty())
@@ -97,13 +97,13 @@ class Members {
     for (const Rank rank : ranks) words.push_back(name(rank));
     return join(words);
   }
-  // "barrier 500: waiting for rank 2", of the `ranks` that have not `said` anything.
+  // Returns "barrier 500: waiting for rank 2", of the `ranks` that are not in `said`.
   std::string waiting_for(const std::string& what, std::vector<Rank> ranks,
                           const auto& said) const {
     std::erase_if(ranks, [&](Rank rank) { return said.contains(rank); });
     return str(what, ": waiting for ", names(ranks));
   }
-  // The process breaks the protocol: its name, and `words`.
+  // Returns the error of a process that breaks the protocol: its name, and `words`.
   template <class... Words>
   Error broken(Rank rank, const Words&... words) const {
     return table::broken(name(rank), words...);
@@ -122,7 +122,7 @@ std::string numbers_to_bytes(std::span<const double> numbers);
 std::vector<double> bytes_to_numbers(std::string_view bytes);
 inline bool whole_numbers(std::string_view bytes) { return bytes.size() % sizeof(double) == 0; }
 
-// "sum", of a topic in which workers wait.
+// Returns "sum", for a topic in which workers wait.
 const char* name_of(Topic topic);
 
 }  // namespace shoal::table

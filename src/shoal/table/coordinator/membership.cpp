@@ -36,7 +36,8 @@ Status Membership::join(Rank rank, const Ask& ask) {
   return {};
 }
 
-// The job has begun. It goes on as it is until all workers are at the ends of their tasks.
+// Joins a process after the job has begun, which goes on as it is until all workers are at the ends
+// of their tasks.
 void Membership::join_late(Rank rank) {
   if (finished_) {
     job_.members[rank].joined = false;
@@ -46,8 +47,8 @@ void Membership::join_late(Rank rank) {
   want_next(job_.members.name(rank) + " joins");
 }
 
-// From the process that joined, it is a repeat; from another, a mistake that ends a job which has
-// not begun.
+// Handles a second Join. From the process that joined, it is a repeat; from another, a mistake that
+// ends a job which has not begun.
 Status Membership::join_again(Rank rank, const Ask& ask) {
   if (job_.members[rank].incarnation == ask.clock) {
     if (in_roster(rank)) job_.members.say(rank, roster_answer(rank));
@@ -183,7 +184,7 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   return {};
 }
 
-// "" if it may leave.
+// Returns "" if the process may leave.
 std::string Membership::why_it_stays(Rank rank) const {
   if (rank == 0) return "it coordinates the job";
   if (job_.members[rank].worker == 0) return "it is the chief, which writes the job's snapshots";
@@ -194,7 +195,7 @@ std::string Membership::why_it_stays(Rank rank) const {
   return "";
 }
 
-// The process may end: its rows, if it had any, are elsewhere, and no process waits for it.
+// Lets the process end: its rows, if it had any, are elsewhere, and no process waits for it.
 void Membership::let_go(Rank rank) {
   Member& member = job_.members[rank];
   member.left = true;
@@ -223,7 +224,7 @@ Status Membership::done(Rank rank, const Ask& ask) {
   return {};
 }
 
-// The worker takes part in nothing more.
+// Takes out a worker that takes part in nothing more.
 void Membership::take_out(Rank rank) {
   job_.members[rank].done = true;
   job_.agreement.close();

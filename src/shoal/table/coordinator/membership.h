@@ -34,19 +34,19 @@ class Membership {
 
   Status join(Rank rank, const Ask& ask);
   Status leave(Rank rank, const Ask& ask);
-  // The worker has finished its part of the job.
+  // Notes that the worker has finished its part of the job.
   Status done(Rank rank, const Ask& ask);
   void lose(Rank rank, Code code, const std::string& why);
   // Tells all that have joined, `but` one, that the job ends now.
   void end(Error error, Rank but);
-  // All are to go on in another generation.
+  // Requests another generation for all.
   void want_next(const std::string& why) {
     if (job_.regrouping.want(why)) job_.agreement.want(Want::kRegroup);
   }
   // Returns the next roster's bytes.
   Result<std::string> next_generation(const Rounds::Round& round);
 
-  // The process has joined a generation, and perhaps left since.
+  // Returns whether the process has joined a generation; it may have left since.
   bool in_roster(Rank rank) const {
     if (!roster_ || rank >= roster_->processes.size()) return false;
     return roster_->processes[rank].worker >= 0 || roster_->processes[rank].server >= 0;

@@ -39,7 +39,7 @@ class Norms {
     if (totals_.size() > kMost) totals_.erase(totals_.begin());
     return {};
   }
-  // Norms of earlier generations are late from now on.
+  // Counts norms of earlier generations as late from now on.
   void begin_generation(Generation generation) {
     generation_ = generation;
     open_.clear();

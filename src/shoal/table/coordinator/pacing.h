@@ -91,31 +91,31 @@ class Pacing {
     worker.waits.reset();
     if (pool_ && worker.begun == done && !worker.over) ++pool_->left;
   }
-  // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its
-  // tasks.
+  // Notes that the worker goes to a meeting: if it waits for a start, it will ask again, unless it
+  // has ended its tasks.
   void stop_asking(Rank rank, bool ended) {
     workers_[rank].aside = true;
     if (ended) leave(rank);
   }
-  // It is done.
+  // Takes out a worker that is done.
   void leave(Rank rank) {
     if (std::exchange(workers_[rank].takes_part, false))
       pacer_->leave(number_of(rank), members_.now);
     release();
   }
 
-  // For the start of which task.
+  // Returns the task for whose start the worker waits.
   std::optional<Clock> waits_for(Rank rank) {
     return waits(rank) ? workers_[rank].waits : std::nullopt;
   }
   bool waits(Rank rank) { return workers_[rank].waits && !workers_[rank].aside; }
-  // "rank 2 (host b) in begin 7", a line for each that waits for its start.
+  // Adds "rank 2 (host b) in begin 7", a line for each that waits for its start.
   void places(Lines& lines) {
     for (const Rank rank : members_.active())
       if (waits(rank))
         lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
   }
-  // "begin 7: waiting for rank 2 (host b)", if a worker waits for a start.
+  // Adds "begin 7: waiting for rank 2 (host b)", if a worker waits for a start.
   void waiting_for(Lines& lines) {
     std::optional<Clock> first;
     std::vector<Rank> others;

@@ -1,17 +1,17 @@
 // Moves a job that trains to its next generation: the only way in which its members, its scheme or
 // its groups change.
 //
-//   1. It is wanted: by a worker (Want::kRegroup), by a process that joins or leaves, or because a
-//      phase of the solver ends, which all workers know by themselves.
+//   1. It is requested: by a worker (Want::kRegroup), by a process that joins or leaves, or because
+//      a phase of the solver ends, which all workers know by themselves.
 //   2. All workers stop where they agree on: at one clock, or, where no bound holds them together,
 //      each at the end of its task.
-//   3. Each has heard of all its pushes, and the chief holds what a snapshot would. Each says so
-//      (Topic::kRegroup, a SegmentBody).
-//   4. When all have, next() makes the roster of the next generation and says in whose words its
-//      plan is. All get the same; each builds its solver anew, over a plan of that generation with
-//      the chief's numbers.
+//   3. Each has the answers to all its pushes, and the chief holds the state for a snapshot. Each
+//      says so (Topic::kRegroup, a SegmentBody).
+//   4. When all have, next() makes the roster of the next generation, with the scheme of its plan.
+//      All get the same; each builds its solver anew, over a plan of that generation with the
+//      chief's numbers.
 //
-// Wishes that come before that are gathered: several become one generation.
+// Requests that come before that are gathered: several become one generation.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class Regrouping {
  public:
   explicit Regrouping(Members& members) : members_(members) {}
 
-  // The first roster of the job: all founding processes.
+  // Returns the first roster of the job: all founding processes.
   RosterBody first(std::uint64_t seed) {
     roster_.seed = seed;
     number();
@@ -33,18 +33,18 @@ class Regrouping {
     founders_ = members_.workers();
     return roster_;
   }
-  // `why`, for people. False if the next generation is on its way already.
+  // Requests a generation. `why`, for people. False if the next generation is on its way already.
   bool want(const std::string& why) {
     whys_.push_back(why);
     return !std::exchange(wanted_, true);
   }
-  // The scheme with which worker 0 plans this generation.
+  // Sets the scheme with which worker 0 plans this generation.
   void plans(const SchemeSpec& scheme) { roster_.scheme = scheme; }
 
-  // The workers in `ends` are all there are, and at their ends. A worker that was leaving has
-  // left, and one that came since the last has joined, where the slowest is. `seconds`: of an
-  // iteration, of the process with this rank; 0: not known. What the chief says of weights and
-  // bandwidths fits (why_not).
+  // Makes the next roster. The workers in `ends` are all there are, and at their ends. A worker
+  // that was leaving has left, and one that came since the last has joined, where the slowest is.
+  // `seconds`: of an iteration, of the process with this rank; 0: not known. The chief's weights
+  // and bandwidths fit (why_not).
   RosterBody next(const std::map<Rank, SegmentBody>& ends,
                   const std::function<double(Rank)>& seconds) {
     Clock least = kUnbounded;
@@ -78,7 +78,7 @@ class Regrouping {
     whys_.clear();
     return roster_;
   }
-  // Returns why the chief's words are wrong; "" if they are not.
+  // Returns why the chief's values are wrong; "" if they are not.
   std::string why_not(const SegmentBody& chief) const {
     const auto count = [&](std::span<const double> said, std::size_t of, const char* what) {
       return said.empty() || said.size() == of
@@ -94,7 +94,7 @@ class Regrouping {
       return words;
     return count(chief.bandwidths, members_.servers().size(), "servers");
   }
-  // Returns the present scheme; none: it was not said yet.
+  // Returns the present scheme; none: it was not set yet.
   const std::optional<SchemeSpec>& scheme() const { return roster_.scheme; }
 
  private:
@@ -105,7 +105,7 @@ class Regrouping {
     for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s)
       members_[servers[s]].bandwidth = chief.bandwidths[s];
   }
-  // A new worker has the mean part.
+  // Gives a new worker the mean part.
   void weigh_new() {
     std::vector<double> weights;
     for (const Rank rank : members_.workers()) weights.push_back(members_[rank].weight);
@@ -113,7 +113,7 @@ class Regrouping {
     for (const Rank rank : members_.workers())
       if (members_[rank].weight == 0) members_[rank].weight = mean;
   }
-  // As good a guess as any of one that was not measured.
+  // Returns the guess for a server that was not measured: the mean.
   double mean_bandwidth() const {
     std::vector<double> bandwidths;
     for (const Rank rank : members_.servers())
@@ -127,7 +127,7 @@ class Regrouping {
     return servers.size() > 1 &&
            std::ranges::any_of(servers, [this](Rank rank) { return !members_[rank].bandwidth; });
   }
-  // In the order of ranks.
+  // Numbers workers and servers in the order of ranks.
   void number() {
     std::int32_t workers = 0, servers = 0;
     for (Rank rank = 0; rank < members_.size(); ++rank) {
@@ -156,7 +156,7 @@ class Regrouping {
     }
   }
 
-  // The scheme for the workers as they are numbered now.
+  // Returns the scheme for the workers as they are numbered now.
   static SchemeSpec for_workers(const SchemeSpec& spec, const std::vector<Rank>& before,
                                 const std::vector<Rank>& now,
                                 const std::function<double(Rank)>& seconds) {

@@ -8,7 +8,7 @@ namespace shoal::table {
 
 class Rounds {
  public:
-  // bodies, by rank, which is the order of workers
+  // Bodies by rank, which is the order of workers.
   using Round = std::map<Rank, std::string>;
   // Makes the answer to a round of regroup.
   using Regroup = std::function<Result<std::string>(const Round&)>;
@@ -43,7 +43,7 @@ class Rounds {
   // Sets what a worker that is done contributes to every gather, until the next generation.
   void stand_in(Rank rank, std::string body) { stand_ins_[rank] = std::move(body); }
   void begin_generation() { stand_ins_.clear(); }
-  // Closes what only waited for workers that are done now, or for an agreement.
+  // Closes rounds that only waited for workers that are done now, or for an agreement.
   void close() {
     std::erase_if(open_, [this](const auto& entry) {
       const auto& [key, round] = entry;
@@ -55,7 +55,7 @@ class Rounds {
   bool waits(Rank rank) { return workers_[rank].waits.has_value(); }
   // Returns why a complete round has no answer, if it has none.
   const std::optional<Error>& mismatch() const { return mismatch_; }
-  // "rank 2 (host b) in barrier 500", one line for each open round.
+  // Adds "rank 2 (host b) in barrier 500", one line for each open round.
   void places(Lines& lines) const {
     for (const auto& [key, round] : open_) {
       std::vector<Rank> ranks;
@@ -63,7 +63,7 @@ class Rounds {
       lines.push_back(str(members_.names(ranks), " in ", name_of(key)));
     }
   }
-  // "barrier 500: waiting for rank 2", one line for each open round.
+  // Adds "barrier 500: waiting for rank 2", one line for each open round.
   void waiting_for(Lines& lines) const {
     for (const auto& [key, round] : open_)
       lines.push_back(members_.waiting_for(name_of(key), members_.active(), round));
@@ -82,7 +82,7 @@ class Rounds {
       return false;
     return std::ranges::all_of(members_.active(), [&](Rank rank) { return round.contains(rank); });
   }
-  // The answer to all; of a gather, to the chief alone.
+  // Returns the answer to all; of a gather, to the chief alone.
   Result<std::string> made(const Key& key, const Round& round) {
     const Rank chief = members_.rank_of_worker(0);
     const auto chiefs = round.find(chief);
@@ -115,8 +115,8 @@ class Rounds {
       members_.say(rank, Answer{key.first, key.second, *worker.answer});
     }
   }
-  // In the order of workers, so that the same numbers give the same bits in whatever order they
-  // came.
+  // Sums in the order of workers, so that the same numbers give the same bits in whatever order
+  // they came.
   Result<std::string> sum(const Key& key, const Round& round) const {
     std::vector<double> total = bytes_to_numbers(round.begin()->second);
     for (auto next = std::next(round.begin()); next != round.end(); ++next) {

@@ -1,4 +1,5 @@
-// Boost.Asio, which only files of this folder include, and what is behind Strand and IoThreads.
+// Includes Boost.Asio, which only files of this folder do, and defines what is behind Strand and
+// IoThreads.
 #pragma once
 
 #include <utility>  // before Asio of Boost 1.74, which uses std::exchange and does not include it
@@ -33,8 +34,8 @@ using tcp = asio::ip::tcp;
 using local = asio::local::stream_protocol;
 
 struct IoThreads::Machinery {
-  // Handlers hold links and strands, which hold this: they are thrown away when the threads have
-  // ended, or no thread ever would.
+  // The context of the threads. Handlers hold links and strands, which hold this: they are thrown
+  // away when the threads have ended, or no thread ever would.
   struct Context : asio::io_context {
     using asio::io_context::io_context;
     void drain() { shutdown(); }
@@ -70,7 +71,7 @@ error_code listen(Acceptor& acceptor, const typename Acceptor::endpoint_type& en
   return error;
 }
 
-// `handler` on the strand.
+// Returns `handler` on the strand.
 template <class Handler>
 auto on(const Strand& strand, Handler handler) {
   return asio::bind_executor(strand.machinery->strand, std::move(handler));

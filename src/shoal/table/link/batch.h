@@ -20,8 +20,8 @@ class Batch {
     frames_.push_back(std::move(frame));
   }
   std::size_t unsent() const { return unsent_; }  // bytes
-  // The pieces not sent yet, up to `limit` bytes of them. Good until the batch changes.
-  // Returns how many there are.
+  // Gathers the pieces not sent yet, up to `limit` bytes of them. Good until the batch changes.
+  // Returns their number.
   template <class Piece>
   std::size_t pieces(std::array<Piece, kMostPieces>& out, std::size_t limit) const {
     std::size_t count = 0, skip = offset_;
@@ -39,8 +39,8 @@ class Batch {
     }
     return count;
   }
-  // So many bytes were sent. Returns how many frames are whole with them; when all are, the batch
-  // is empty.
+  // Counts so many bytes as sent. Returns how many frames are whole with them; when all are, the
+  // batch is empty.
   std::size_t sent(std::size_t bytes) {
     std::size_t whole = 0;
     unsent_ -= bytes;
@@ -51,7 +51,7 @@ class Batch {
     if (first_ == frames_.size()) *this = {};
     return whole;
   }
-  // Numbers without an owner are copied: their memory is not touched any more.
+  // Copies numbers without an owner: their memory is not touched any more.
   void own() {
     for (Frame& frame : frames_) frame.payload = owned(frame.payload);
   }

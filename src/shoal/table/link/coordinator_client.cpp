@@ -13,7 +13,7 @@ CoordinatorClient::CoordinatorClient(ProcessState& process, IoThreads& threads,
       peer_(process, strand_, Purpose::kCoordination, 0, *this) {}
 
 void CoordinatorClient::dial(const std::string& address) {
-  // The wait for all to join ends before that, with better words. A job that goes on is there.
+  // The wait for all to join ends before that, with a better error. A job that goes on is there.
   const auto within = process_.options.joins
                           ? process_.options.connect
                           : process_.options.start + 2 * process_.options.reconnect;

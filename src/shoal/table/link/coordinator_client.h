@@ -9,8 +9,8 @@ namespace shoal::table {
 
 class CoordinatorClient final : public PeerOwner {
  public:
-  // `hear` gets, on the client's strand, what the coordinator says, and passes on to pending() what
-  // is for the worker. `host` is that of process 0, null elsewhere.
+  // `hear` gets the coordinator's messages, on the client's strand, and passes those for the worker
+  // on to pending(). `host` is that of process 0, null elsewhere.
   CoordinatorClient(ProcessState& process, IoThreads& threads, CoordinatorHost* host,
                     std::function<void(Message&&)> hear);
 
@@ -21,8 +21,8 @@ class CoordinatorClient final : public PeerOwner {
   void deliver(Message message) {
     strand_.post([this, message = std::move(message)]() mutable { hear_(std::move(message)); });
   }
-  // This process has lost that rank, for a reason that does not name it: ends the job here, and
-  // tells the coordinator.
+  // Ends the job here, and tells the coordinator: this process has lost that rank, for a reason
+  // that does not name it.
   void report(Rank rank, Clock clock, const Error& error);
   void abort(const Error& error);  // this process ends the job
   // Returns when ProcessState::idle knows of all that was sent.

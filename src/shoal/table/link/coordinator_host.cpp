@@ -118,7 +118,7 @@ void CoordinatorHost::hear_clocks() {
     coordinator_.heard(peer->rank(), process_.heard(peer->rank(), peer->heard_clock()));
 }
 
-// A process that one other has lost may still be connected with the coordinator.
+// Tells a process that another has lost, if it is still connected with the coordinator.
 void CoordinatorHost::tell_too(Rank lost, Rank reporter, std::vector<Dispatch>& out) const {
   if (out.empty() || lost == reporter || !knows(lost)) return;
   if (std::none_of(out.begin(), out.end(), [&](const Dispatch& one) { return one.rank == lost; }))

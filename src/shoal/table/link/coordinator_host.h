@@ -9,7 +9,7 @@ namespace shoal::table {
 
 class CoordinatorHost final : public PeerOwner, private LinkOwner {
  public:
-  // `own` gets, on the host's strand, what is for process 0 itself.
+  // `own` gets, on the host's strand, the messages for process 0 itself.
   CoordinatorHost(ProcessState& process, IoThreads& threads, std::function<void(Message)> own);
 
   // On any thread:

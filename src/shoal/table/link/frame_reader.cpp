@@ -73,8 +73,8 @@ Result<bool> FrameReader::read_fields() {
   const std::size_t size = header_.lent ? header_.length : header_.field_bytes();
   if (waiting().size() < size) return false;
   const std::string_view bytes = use(size);
-  // Fields without numbers behind them are not looked at before their checksum was; those with
-  // numbers say where they go.
+  // Fields without numbers behind them are not read before their checksum was; those with numbers
+  // say where they go.
   left_ = header_.length - size;
   if (left_ == 0) TRY(check_crc(header_, crc_));
   Result<Message> message = decode_fields(header_, bytes.substr(0, header_.field_bytes()));
@@ -85,7 +85,7 @@ Result<bool> FrameReader::read_fields() {
   if (left_ == 0) return true;
   const std::span<std::byte> place = place_of(header_.payload_bytes());
   if (place.empty()) return true;
-  // Takes what is in the buffer already; the rest is read straight to its place.
+  // Takes the bytes that are in the buffer already; the rest is read straight to its place.
   const std::string_view here = use(place.size());
   direct_ = {reinterpret_cast<char*>(place.data()), place.size()};
   std::copy(here.begin(), here.end(), direct_.begin());

@@ -48,7 +48,7 @@ class FrameReader : public PayloadPlaces {
   std::string_view use(std::size_t most);  // of what waits
   // Returns memory for the message's payload, which the message then has; empty: it is thrown away.
   std::span<std::byte> place_of(std::size_t bytes);
-  // False: more bytes are needed.
+  // These return false if more bytes are needed.
   Result<bool> read_header();
   Result<bool> read_fields();
   Result<bool> read_lent(std::string_view where);

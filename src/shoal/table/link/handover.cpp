@@ -86,7 +86,7 @@ void wait_to_read(const Strand& strand, const std::shared_ptr<local::socket>& so
                      on(strand, [socket, then](error_code error) { then(*socket, !error); }));
 }
 
-// Says `proof` at an abstract address, which is there at once, or not at all.
+// Sends `proof` to an abstract address, which is there at once, or not at all.
 Status ask(local::socket& socket, const std::string& name, const Digest& proof) {
   error_code error;
   socket.open(local(), error);

@@ -1,6 +1,6 @@
 // Hands the memory that a process lends to others of this machine, over a unix socket: to a process
-// of this user that says its key and shows that it knows the job's token. The receiver asks the
-// same of the process that hands it over.
+// of this user that has its key and proves that it knows the job's token. The receiver requires the
+// same proof of the process that hands it over.
 #pragma once
 
 #include <set>
@@ -11,7 +11,7 @@
 
 namespace shoal::table {
 
-// Functions may be called on any thread.
+// Hands memory over. Functions may be called on any thread.
 class Handover : public std::enable_shared_from_this<Handover> {
  public:
   // Listens at an abstract address with a name drawn at random, which goes with the process. Errors
@@ -24,7 +24,7 @@ class Handover : public std::enable_shared_from_this<Handover> {
   void fetch(const Strand& strand, const Offer& offer,
              std::function<void(Result<BorrowedMemory>)> done) const;
 
-  // Notes that the rank lends its memory: one line of the log names all that did soon after
+  // Notes that the rank lends its memory: one line of the log names all ranks that did soon after
   // one another.
   void note(Rank rank);
 

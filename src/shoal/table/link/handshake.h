@@ -1,4 +1,4 @@
-// The first messages of a connection as a pure state machine, in which each end says what it is
+// Exchanges the first messages of a connection as a pure state machine. Each end states what it is
 // and proves that it knows the job's token. docs/reference/protocol.md, "Handshake".
 #pragma once
 
@@ -11,7 +11,7 @@ class Handshake {
   // `purpose`: of the connection that this end makes; none: it accepts one. `nonce` is random, and
   // drawn for this connection alone.
   Handshake(const Credentials& self, std::optional<Purpose> purpose, const Nonce& nonce);
-  // Returns what this side says before it has heard anything.
+  // Returns the message that this side sends before it has received any.
   std::optional<Message> begin() const;
   // Returns the reply to `message`. With an error the connection is refused.
   struct Step {
