@@ -21,8 +21,8 @@
 namespace shoal::parallel {
 namespace {
 
-// By what workers divide the data that they share. Throws ConfigError where fields contradict each
-// other.
+// Returns the measure by which workers divide the data that they share. Throws ConfigError where
+// fields contradict each other.
 SolverParameter::ShareBy shares_by(const SolverParameter& solver, const std::string& name,
                                    bool weights_given) {
   const auto batch = solver.has_batch_by() ? solver.batch_by() : SolverParameter::EQUAL;
@@ -157,7 +157,7 @@ class TableMembership final : public JobMembership {
                   .iterations = phase_end - solver.iteration()});
   }
 
-  // The chief may want to know how fast links are, or to look at the groups again.
+  // Returns whether the chief needs the speeds of links, or is to measure the groups again.
   bool wants_regroup() override {
     const bool measure = measures() && generation_ == 0 && servers_of(table_.roster()) > 1 &&
                          !std::exchange(asked_to_measure_, true);
@@ -227,7 +227,7 @@ class TableMembership final : public JobMembership {
     return error;
   }
 
-  // False: this process is not in the next generation.
+  // Returns false if this process is not in the next generation.
   Result<bool> regroup(table::SegmentBody end) {
     end.measures = measures();
     Result<bool> stays = table_.regroup(end);
@@ -237,7 +237,7 @@ class TableMembership final : public JobMembership {
     return stays;
   }
 
-  // This process's number and team in the generation.
+  // Takes this process's number and team in the generation.
   void take_roster() {
     share_.client = table_.worker();
     share_.clients = workers_of(table_.roster());
@@ -270,7 +270,7 @@ class TableMembership final : public JobMembership {
 
   JobSize job_size() const { return job_size_of(table_.roster(), share_.replicas); }
 
-  // Says by which ways the gradients of layers travel, in each generation.
+  // Logs the ways by which the gradients of layers travel, in each generation.
   void report_exchange(Solver& solver) const {
     if (options_.explain_exchange)
       LOG(INFO) << "Exchange: " << table_of(solver.net(), choices_, rates_);
@@ -278,7 +278,7 @@ class TableMembership final : public JobMembership {
       LOG(INFO) << "Exchange: " << words;
   }
 
-  // Says what was predicted beside what was measured, of the last segment.
+  // Logs the predicted and the measured time of the last segment.
   void compare_forecast() const {
     const Speedometer& measured = tuner_.speedometer();
     if (rates_.bandwidth <= 0 || !forecast_ || measured.iterations() == 0) return;
@@ -287,8 +287,8 @@ class TableMembership final : public JobMembership {
               << forecast_->seconds_of_busy(measured.busy()) * 1e3 << " ms";
   }
 
-  // "7 rows of params on 2 servers, with 40000, 8000 bytes, by the bandwidths of their links:
-  // 1e+08, 2e+07 bytes/s".
+  // Returns "7 rows of params on 2 servers, with 40000, 8000 bytes, by the bandwidths of their
+  // links: 1e+08, 2e+07 bytes/s".
   std::string placement(Solver& solver) const {
     const table::Servers on = servers();
     const RowMap map(solver.net(), on,

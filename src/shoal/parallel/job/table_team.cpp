@@ -73,7 +73,7 @@ class TableTeam final : public Team {
     return table_.leave(iteration, std::move(state));
   }
 
-  // Texts and numbers that are longer than a body go in several rounds, which all members count
+  // Sends texts and numbers that are longer than a body in several rounds, which all members count
   // alike.
   Status sum(std::span<double> numbers) override {
     constexpr std::size_t kPiece = table::kMaxBodyBytes / sizeof(double);

@@ -51,7 +51,7 @@ bool is_ipv6(std::string host) {
   return inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
 }
 
-// One line, taken apart; what is wrong with it goes to `errors`.
+// Parses one line. Its errors go to `errors`.
 class Line {
  public:
   Line(Words words, int number, HostfileFormat format) : format_(format), words_(std::move(words)) {
@@ -91,7 +91,7 @@ class Line {
             "' is not a port from 1 to 65535; a line that begins with an id is 'id address port'");
   }
 
-  // A host, or what some mean by host:N.
+  // Reads a host, or what some mean by host:N.
   void read_address(const std::string& word) {
     const std::size_t colon = word.find(':');
     const bool one = colon != std::string::npos && word.find(':', colon + 1) == std::string::npos &&
@@ -203,7 +203,7 @@ class Line {
   int max_slots_ = kMostProcesses;
 };
 
-// "line 3", "lines 2 and 5", "lines 1, 2 and 4".
+// Returns "line 3", "lines 2 and 5", "lines 1, 2 and 4".
 std::string lines_text(const std::vector<int>& numbers) {
   std::string text = numbers.size() == 1 ? "line " : "lines ";
   for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -269,8 +269,8 @@ class Machinefile {
             beyond.empty() ? "" : "; beyond that: " + lines_text(beyond));
   }
 
-  // Each slot becomes a process on a port of its own; a host that is named again without a port
-  // goes on where it was left.
+  // Makes a process of each slot, on a port of its own. A host that is named again without a port
+  // continues with the next port.
   void make_processes() {
     std::ranges::stable_sort(lines_, {}, [](const Line& line) { return line.id.value_or(0); });
     std::set<std::pair<std::string, int>> taken;

@@ -9,8 +9,8 @@
 namespace shoal::parallel {
 namespace {
 
-// From flags and what a launcher said, one thing after the other. Throws ConfigError for what is
-// wrong with them.
+// Finds a place from flags and a launcher's variables, one value after the other. Throws
+// ConfigError if they are wrong.
 class Finder {
  public:
   Finder(const PlaceFlags& flags, const compat::Variables& environment)

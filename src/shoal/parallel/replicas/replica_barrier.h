@@ -18,17 +18,17 @@ class ReplicaBarrier {
   // ---- the solver's thread ----
   // Ends what is left of an earlier iteration and starts the next on all replicas.
   Status begin();
-  // The params of layers 0 .. layer may be read.
+  // Says that the params of layers 0 .. layer may be read.
   void params_ready(int layer);
   // Returns when every replica has finished the layer's backward, or with the error of one that
   // cannot.
   Status wait_backward(int layer);
   // Returns when every replica has finished the iteration, or with the error of one that could not.
   Status wait_finished();
-  // The same, where the iteration does not go on, without the replicas' errors: no replica waits
-  // for params any longer.
+  // Does the same, without the replicas' errors, where the iteration does not go on: no replica
+  // waits for params any longer.
   Status give_up();
-  // No iteration will follow.
+  // Says that no iteration will follow.
   void close();
 
   // ---- a replica's thread ----

@@ -40,7 +40,7 @@ class Copies {
     for (std::size_t i = 0; i < all_.size(); ++i)
       std::ranges::copy(from[i]->host(), all_[i].host_out().begin());
   }
-  // Copies to a device have been done, so that another thread may take_from().
+  // Waits until copies to a device have been done, so that another thread may take_from().
   void settle() {
     for (Tensor& tensor : all_) tensor.host_mut();
   }
@@ -98,7 +98,7 @@ class ThroughHost final : public ReplicaNumbers {
   }
 
  private:
-  // All but running sums, which each pass of a net changes.
+  // Shares all params but running sums, which each pass of a net changes.
   void share_params(Net& net) {
     if (!on_host(net) || !on_host(*nets_[0])) return;
     for (std::size_t layer = 0; layer < net.layers().size(); ++layer)
@@ -107,7 +107,7 @@ class ThroughHost final : public ReplicaNumbers {
           net.layers()[layer]->params()[i]->data.share(
               nets_[0]->layers()[layer]->params()[i]->data);
   }
-  // The range's params in a net, without those that all nets share.
+  // Returns the range's params in a net, without those that all nets share.
   Tensors apart(std::size_t of, const LayerRange& range) const {
     const Tensors first = params_of(*nets_[0], range), second = params_of(*nets_[1], range);
     Tensors all = params_of(*nets_[of], range), kept;
@@ -126,7 +126,8 @@ class ThroughHost final : public ReplicaNumbers {
   std::vector<std::vector<Copies>> offered_;  // by replica and range, of those not on the host
 };
 
-// The slots: of each range the gradients, of each range the params, the running sums.
+// Passes numbers on by the devices' own way. The slots: of each range the gradients, of each range
+// the params, the running sums.
 class ByDevices final : public ReplicaNumbers {
  public:
   ByDevices(const std::vector<Net*>& nets, const std::vector<LayerRange>& ranges, bool ready,
@@ -136,8 +137,8 @@ class ByDevices final : public ReplicaNumbers {
     return 2 * static_cast<int>(ranges.size()) + 1;
   }
 
-  // If all are sent here, transfers go on beside the forward pass. Running sums go first and alone,
-  // since nets[0]'s forward pass changes them, and must not before they were copied.
+  // Sends running sums first and alone, since nets[0]'s forward pass changes them, and must not
+  // before they were copied. If all ranges are sent here, transfers go on beside the forward pass.
   void begin() override {
     for (int r = 1; r < count(); ++r) {
       if (last_ >= 0) sums_->take(r, last_);

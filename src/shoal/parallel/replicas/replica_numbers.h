@@ -42,8 +42,9 @@ class ReplicaNumbers {
   virtual void sum_running() = 0;
 };
 
-// By the devices' own way where they have one, which the log says; otherwise through the host, of
-// whose memory nets on the CPU share the params. ready: all params are when a step begins.
+// Makes the way between devices if they have one, which the log says; otherwise the way through the
+// host, whose memory for the params nets on the CPU share. ready: all params are ready when a step
+// begins.
 std::unique_ptr<ReplicaNumbers> make_replica_numbers(const std::vector<Net*>& nets,
                                                      const std::vector<LayerRange>& ranges,
                                                      bool ready);

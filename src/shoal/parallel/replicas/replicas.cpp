@@ -39,13 +39,13 @@ Context::Options options_of(Context& first, int replica, const Device* device) {
           .tuning = first.tuning()};
 }
 
-// Null: the layer adds to its params' gradients.
+// Returns null if the layer adds to its params' gradients.
 FactorSink* sink_of(const Layer& layer) {
   const auto* factored = dynamic_cast<const Factored*>(&layer);
   return factored ? factored->factors_go_to() : nullptr;
 }
 
-// Neighbouring layers go together whose params have at most `most` bytes in all.
+// Joins neighbouring layers whose params have at most `most` bytes in all.
 std::vector<LayerRange> ranges_of(const Net& net, std::int64_t most) {
   std::vector<LayerRange> ranges;
   std::int64_t bytes = 0;
@@ -118,7 +118,7 @@ class Replicas final : public ForwardingUpdater {
     return begin_step();
   }
 
-  // All params of a range are asked for before its first layer.
+  // Asks for all params of a range before its first layer.
   Status before_forward(int layer) override {
     if (numbers_->sends_all()) return inner().before_forward(layer);
     const int at = range_of(layer);
@@ -151,7 +151,8 @@ class Replicas final : public ForwardingUpdater {
     return std::min(inner().bytes_together(), kFewBytes);
   }
 
-  // A replica knows its loss at the end of its passes; if one does not come, end_step() says so.
+  // Returns the mean. A replica knows its loss at the end of its passes; if one does not come,
+  // end_step() returns the error.
   float mean_loss(float own) override {
     if (!barrier_.wait_finished().ok()) return own;
     for (const auto& other : others_) own += other->loss / static_cast<float>(recipe_.iter_size);
@@ -217,7 +218,8 @@ class Replicas final : public ForwardingUpdater {
     return finish_sums([](int) { return true; });
   }
 
-  // Hands on the layers of ranges whose sums have been made, in order, until `done(range)` says no.
+  // Hands on the layers of ranges whose sums have been made, in order, until `done(range)` is
+  // false.
   template <class Done>
   Status finish_sums(Done done) {
     std::vector<int> made;
@@ -256,7 +258,7 @@ class Replicas final : public ForwardingUpdater {
     replica.net.after_backward(after_backward, bytes_together());
   }
 
-  // On the replica's own thread.
+  // Runs on the replica's own thread.
   Status iterate(Replica& replica) {
     try {
       return pass(replica);
@@ -283,7 +285,7 @@ class Replicas final : public ForwardingUpdater {
     ops::scale_all(first_.context(), share(), sums);
   }
 
-  // The solver looks for the cause in its own net alone.
+  // Logs the number that is not finite: the solver looks for the cause in its own net alone.
   void tell_non_finite() {
     if (std::exchange(told_, true)) return;
     for (const auto& other : others_)

@@ -24,7 +24,7 @@ Result<Begin> PacerClient::begin(table::Clock clock) {
   return Begin::kBegin;
 }
 
-// The time until the answer is there counts as waiting, as that for rows does.
+// Counts the time until the answer is there as waiting, as for rows.
 Result<std::string> PacerClient::ask(Topic topic, table::Clock clock, const std::string& body) {
   const table::Instant start = table_.now();
   Result<std::string> answer = table_.ask(topic, clock, body);

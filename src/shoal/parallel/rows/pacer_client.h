@@ -1,4 +1,4 @@
-// A worker's client of the scheme's pacer: asks it whether a task may begin and what becomes of it.
+// A worker's client of the scheme's pacer: asks whether a task may begin and for the verdict on it.
 // Schemes without a pacer get the answers that let everything pass.
 #pragma once
 
@@ -11,27 +11,28 @@ namespace shoal::parallel {
 
 class PacerClient {
  public:
-  // `until`: of WorkerOptions.
+  // `until`: that of WorkerOptions.
   PacerClient(table::Table& table, const table::Task& task, RowWaits& waits, table::Clock until)
       : table_(table), task_(task), waits_(waits), until_(task.shared ? until : 0) {}
 
-  // Returns when the task may begin, which is asked once, or when it is over or something else
+  // Returns when the task may begin, which is asked once, when it is over, or when an agreement
   // comes first.
   Result<Begin> begin(table::Clock clock);
-  // The pacer's word on the task under way: local steps, whether the rows are to be read anew.
+  // Returns the pacer's answer for the task under way: local steps, whether the rows are to be read
+  // anew.
   const table::Start& start() const { return start_; }
-  // Local steps of the task under way; 0: until the pacer says that it is over.
+  // Returns the local steps of the task under way; 0: until the pacer says that it is over.
   int wanted() const { return task_.steps > 0 ? task_.steps : static_cast<int>(start_.steps); }
-  // The number that a worker's steps are compared with: the same on all workers.
+  // Returns the number with which a worker's steps are compared: the same on all workers.
   double mean_steps() const { return task_.steps > 0 ? task_.steps : start_.mean_steps; }
 
-  // The seconds of an exchange, for the pacer.
+  // Sets the seconds of an exchange, for the pacer.
   void exchange_takes(double seconds) { exchange_ = seconds; }
   void task_begins();
-  // A local step of so many samples is done.
+  // Counts a local step of so many samples.
   void step_done(double samples);
   int steps() const { return static_cast<int>(report_.steps); }
-  // kPush without asking, where the scheme's tasks are not judged.
+  // Asks for the verdict. Returns kPush without asking where the scheme's tasks are not judged.
   Result<table::Verdict> judge(table::Clock clock);
 
  private:

@@ -9,18 +9,19 @@
 
 namespace shoal::parallel {
 
-// Threads of the table use weights() alone, and so never touch a tensor. In place the memory of a
-// row is the param's own on the host, and nothing is copied; otherwise it is a buffer.
+// Holds the memory. Threads of the table use weights() alone, and so never touch a tensor. In place
+// the memory of a row is the param's own on the host, and nothing is copied; otherwise it is a
+// buffer.
 class ParamStaging {
  public:
-  // in_place, by row: only what arrives changes the numbers of this tensor, on a CPU or elsewhere.
+  // in_place, by row: only arrivals change the numbers of this tensor, on a CPU or elsewhere.
   ParamStaging(const RowMap& map, std::vector<bool> in_place)
       : map_(map), in_place_(std::move(in_place)) {}
 
-  // Before the table hears of the rows: from now on their memory stays where it is, and holds the
-  // params as they are.
+  // Fixes the memory of all rows, before the table gets the rows. From now on it stays in place,
+  // and holds the params as they are.
   void fix();
-  // Any thread.
+  // Returns the memory of a row. On any thread.
   std::span<float> weights(table::RowId row) const { return memory_[row]; }
 
   // ---- the solver's thread ----

@@ -33,7 +33,8 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
   find_needs();
 }
 
-// A row that does not learn is read once: it need not weigh on all servers alike.
+// Cuts a param into rows. Rows that do not learn are read once: they need not be balanced over the
+// servers.
 void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total,
                  const table::Servers& servers, std::uint32_t longest) {
   const NetParam& param = net_.params()[p];
@@ -53,7 +54,7 @@ void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total,
   CHECK(offset == count) << offset << " numbers in the rows of param " << p;
 }
 
-// A layer that shares a param by name looks at its owner's bytes.
+// Finds the rows that each layer needs. A layer that shares a param by name needs its owner's rows.
 void RowMap::find_needs() {
   for (std::size_t layer = 0; layer < needed_.size(); ++layer)
     for (const auto& blob : net_.layers()[layer]->params())

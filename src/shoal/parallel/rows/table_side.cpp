@@ -50,7 +50,8 @@ void TableSide::map_rows(const TableSetup& setup, const RowExtras& extras) {
   if (!net.context().device().is_host()) pin_params(setup);
 }
 
-// By row. On a device: of params that the servers alone update.
+// Returns, by row, whether it is in place. On a device these are the rows of params that the
+// servers alone update.
 std::vector<bool> TableSide::in_place(const TableSetup& setup) const {
   if (net.context().device().is_host()) return std::vector<bool>(all_.size(), true);
   std::vector<bool> rows;
@@ -62,8 +63,8 @@ std::vector<bool> TableSide::in_place(const TableSetup& setup) const {
   return rows;
 }
 
-// Params that come and gradients that leave through the host in each task: by a collective
-// gradients alone, by factors and NCCL neither.
+// Pins the params that come and the gradients that leave through the host in each task: by a
+// collective gradients alone, by factors and NCCL neither.
 void TableSide::pin_params(const TableSetup& setup) {
   const bool gradients = task.contribution == ContributionKind::kGradient;
   const Device& device = net.context().device();
@@ -106,8 +107,8 @@ Status TableSide::create() {
   return first_read(plan);
 }
 
-// Histories that were not restored are as the chief's: zeros. Where workers apply the rule, all go
-// on with the chief's.
+// Reads the first numbers. Histories that were not restored are as the chief's: zeros. Where
+// workers apply the rule, all go on with the chief's.
 Status TableSide::first_read(const table::Plan& plan) {
   if (task.is_planned()) {
     const Result<double> seconds = measure_exchange(table, plan);
@@ -124,7 +125,7 @@ Status TableSide::first_read(const table::Plan& plan) {
   return {};
 }
 
-// Nothing for histories that nothing was restored into, nor asked for.
+// Returns nothing for histories that nothing was restored into, nor asked for.
 table::Destination TableSide::place(RowId row, Part part) {
   if (row >= all_.size())
     return std::ranges::upper_bound(messages_, row, {}, &Messages::end)->rows->destination(row);
@@ -179,8 +180,8 @@ std::vector<StateRow> TableSide::state_rows() const {
 
 // ---- tasks ----
 
-// A worker that the others are told to have finished has its numbers in the rows, where that
-// matters to them.
+// Before a worker reports a task as complete, its updates must be in the rows, unless the scheme
+// lets it ask early.
 Result<Permission> TableSide::wait_to_begin(std::int64_t iteration, Exchange& exchange) {
   if (!task.paced) return Permission{Begin::kBegin, iteration};
   TRY(task.asks_early ? create() : exchange.settle(Settle::kOwn));

@@ -17,7 +17,7 @@
 
 namespace shoal::parallel {
 
-// The parts that the exchanges over a table are made of.
+// The parts from which the exchanges over a table are made.
 struct TableSetup {
   const SolverParameter& param;
   Net& net;
@@ -31,14 +31,14 @@ struct TableSetup {
 class MessageRows {
  public:
   virtual ~MessageRows() = default;
-  // All workers' rows, of which the first gets this number.
+  // Returns all workers' rows, of which the first gets this number.
   virtual std::vector<table::Row> rows(table::RowId first) = 0;
   // Returns the memory for the numbers of such a row, if another worker writes it. Called on the
   // table's threads.
   virtual table::Destination destination(table::RowId row) = 0;
 };
 
-// Rows exist from create() on. All calls on the solver's thread.
+// The worker's side of a table. Rows exist from create() on. All calls on the solver's thread.
 class TableSide {
  public:
   explicit TableSide(const TableSetup& setup);
@@ -50,7 +50,7 @@ class TableSide {
   const Recipe recipe;
   const table::Task task;
   const bool lockstep;
-  // A layer sends as soon as it has something for the others: no later layer can take it back.
+  // A layer sends as soon as it has something to send: no later layer can take it back.
   const bool sends_early;
   RowWaits waits;
   PacerClient pacer;
@@ -60,11 +60,11 @@ class TableSide {
   // ---- before create() ----
   // Cuts the params, and the numbers that `extras` names, into rows. Once.
   void map_rows(const TableSetup& setup, const RowExtras& extras);
-  // The plan has these rows, too; of several in the order of the calls.
+  // Adds these rows to the plan; several in the order of the calls.
   void add(MessageRows& messages) { messages_.push_back({&messages}); }
-  // As Checkpointed has it.
+  // Continues as Checkpointed::start_at does.
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all);
-  // Histories that were restored on the chief are its own, and not the job's.
+  // Keeps restored histories out of the job: those that were restored on the chief are its own.
   void keep_own_histories() { resumed_ = false; }
 
   // ---- rows ----
@@ -84,9 +84,10 @@ class TableSide {
   Status receive(std::span<const table::RowId> rows);
   // Asks for all rows that learn as of `clock`, and receives them.
   Status read(table::Clock clock);
-  // Numbers that arrive from now on go here, where there is memory for a row; null: to the params.
+  // Sends numbers that arrive from now on here, where there is memory for a row; null: to the
+  // params.
   void divert(std::vector<std::vector<float>>* to) { diverted_ = to; }
-  // The memory of histories, in the order of Checkpointed, that the table reads and writes.
+  // Fixes the memory of histories, in the order of Checkpointed, that the table reads and writes.
   void fix_histories(const std::vector<Tensor*>& histories);
   // Returns the rows of the params, with the table's versions.
   std::vector<StateRow> state_rows() const;

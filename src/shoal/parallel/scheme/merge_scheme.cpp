@@ -35,7 +35,7 @@ T number_of(const SchemeFlag& flag) {
   return *value;
 }
 
-// The place of the flag's word among those of the parameter.
+// Returns the index of the flag's word among those of the parameter.
 int choice_of(const SchemeFlag& flag) {
   const std::vector<std::string> known = split(table::scheme_field(flag.field).values, ',');
   const auto found = std::ranges::find(known, in_lower_case(flag.value));
@@ -66,7 +66,7 @@ struct Type {
   std::string name, from;
 };  // "bsp", "--scheme=bsp"
 
-// Each is one way to say it; two must say the same.
+// Returns the type given. Each flag is one way to give it; two must agree.
 std::optional<Type> type_given(const SchemeFlags& flags) {
   std::vector<Type> said;
   if (!flags.scheme.empty())
@@ -86,7 +86,7 @@ std::optional<Type> type_given(const SchemeFlags& flags) {
 
 constexpr int kMostClocks = 999'999'999;
 
-// It may be unbounded, which the field cannot say.
+// Merges a staleness, which may be unbounded. The field cannot express that.
 void merge_staleness(const SchemeFlags& flags, const SchemeFlag& flag, const std::string& from,
                      SchemeParameter& scheme) {
   const std::string type = scheme.type();
@@ -117,8 +117,8 @@ void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
   if (!given && param.scheme_size() > 1)
     throw usage("the solver has ", param.scheme_size(),
                 " schemes, one after the other; say --scheme too, and all of them are replaced");
-  // Another type begins anew. Without one, the solver's own stands, unless it is bsp, which has no
-  // fields.
+  // Another type begins with its defaults. Without one, the solver's own stands, unless it is bsp,
+  // which has no fields.
   const auto is_given = [&](const char* parameter) {
     return std::ranges::count(flags.fields, parameter, &SchemeFlag::field) > 0;
   };

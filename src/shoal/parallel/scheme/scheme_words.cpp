@@ -26,7 +26,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 constexpr std::size_t kMostPhases = 100'000;
-// The value as a prototxt has it, in lower case: a float with the digits that were written.
+// Returns the value as a prototxt has it, in lower case: a float with the digits that were written.
 std::string value_of(const Message& message, const FieldDescriptor* field) {
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
     return message.GetReflection()->GetString(message, field);
@@ -53,7 +53,7 @@ std::string groups_of_file(const SchemeParameter& scheme, const std::string& nam
   return or_wrong(compat::read_groups(text), name, "groups_file ", scheme.groups_file(), ": ");
 }
 
-// The list, again and again, until `total` iterations are had.
+// Repeats the list until `total` iterations are reached.
 std::vector<Phase> cycle(const std::vector<Phase>& list, std::int64_t total,
                          const std::string& name) {
   std::vector<Phase> phases;
@@ -147,7 +147,7 @@ table::SchemeSpec spec_of(const SchemeParameter& scheme, const std::string& name
 
 namespace {
 
-// The fields of a phase that the solver has too, by the same names.
+// Returns the fields of a phase that the solver has too, by the same names.
 std::string own_of(const SchemeParameter& scheme) {
   SchemeParameter own;
   std::vector<const FieldDescriptor*> fields;

@@ -42,7 +42,8 @@ Allreduce::Allreduce(table::Table& table, Way way, int workers, std::size_t coun
   renew();
 }
 
-// Links may still read the last clock's numbers, for a worker that is late.
+// Takes other memory for a clock, since links may still read the last clock's numbers, for a worker
+// that is late.
 void Allreduce::renew() {
   const auto found = std::ranges::find_if(used_, [](const auto& one) { return !one->is_lent(); });
   if (found != used_.end()) {
@@ -54,8 +55,9 @@ void Allreduce::renew() {
   used_.push_back(numbers_);
 }
 
-// Numbers that are added must not meet the summand before their turn. Those that take its place
-// may: this worker has sent all that it adds to them before, for it is in the sum that arrives.
+// Returns the place for a row. Numbers that are added must not meet the summand before their turn.
+// Those that replace it may: this worker has sent all that it adds to them before, for it is in the
+// sum that arrives.
 table::Destination Allreduce::destination(RowId row) {
   const Step* const step = by_row_[row - first_];
   CHECK(step != nullptr && !step->sends) << "row " << row << " is not for this worker";
@@ -101,7 +103,7 @@ Status Allreduce::wait(RowWaits& waits) {
   return waits.wait({&row, 1});
 }
 
-// Sent from where they are. They change again when a sum that they are in takes their place, so
+// Sends the numbers in place. They change again when a sum that contains them replaces them, so
 // that the reader has them, or at another clock, which has other memory if they are still lent.
 void Allreduce::send(const Step& step) {
   table::Values numbers = table::Buffer::lend(numbers_);
@@ -113,8 +115,8 @@ void Allreduce::send(const Step& step) {
                .finite = true});
 }
 
-// Transfers that add to the same numbers are added together when all are there: the numbers are
-// read and written once.
+// Takes a transfer. Transfers that add to the same numbers are added together when all are there:
+// the numbers are read and written once.
 void Allreduce::take(const Step& step) {
   if (!step.adds || step.more) return;  // others are in their place
   const auto received = std::span(received_).subspan(step.index - step.together, step.together + 1);

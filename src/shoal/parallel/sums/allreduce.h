@@ -13,27 +13,27 @@
 
 namespace shoal::parallel {
 
-// The rows of all transfers, in the order of strips and transfers. servers: by worker, the server
-// for what it writes.
+// Returns the rows of all transfers, in the order of strips and transfers. servers: by worker, the
+// server for its writes.
 std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priority,
                                 std::span<const std::uint16_t> servers);
 
 class Allreduce final : public VectorSum {
  public:
-  // The rows are numbers `first` and up of the table's plan, as rows_of has them.
+  // `first`: the number of the first row in the table's plan; the rows are those of rows_of.
   Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first);
   Allreduce(const Allreduce&) = delete;
 
   std::span<float> numbers() override { return numbers_->numbers(); }
   table::Destination destination(table::RowId row) override;
-  // Asks for what others send at this clock, once they have what this worker sent last. Before the
-  // summand is written.
+  // Asks for others' numbers of this clock, once they have the last ones of this worker. Call it
+  // before the summand is written.
   Status expect(table::Clock clock, RowWaits& waits) override;
   void start() override;
   // Carries out the steps whose numbers have arrived.
   void progress() override;
   bool is_done() const override { return done_.is_done(); }
-  // For the row that the first unfinished part of the sum needs.
+  // Waits for the row that the first unfinished part of the sum needs.
   Status wait(RowWaits& waits) override;
 
  private:

@@ -146,7 +146,7 @@ void BucketSums::progress() {
     if (part.is_under_way) part.sum->progress();
 }
 
-// While this worker waits it carries on all sums, since others wait for its part of them; and once
+// Carries on all sums while this worker waits, since others wait for its part of them; and once
 // more before it reads, so that a device brings the counts of all that are there at once.
 Result<std::optional<float>> BucketSums::finish(std::size_t of) {
   Part& part = parts_[of];

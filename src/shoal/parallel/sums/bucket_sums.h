@@ -1,5 +1,5 @@
-// The sums over all workers of what they have for each layer that goes by a collective: gradients,
-// or what local steps added. Neighbouring layers travel together in a bucket's vector.
+// The sums over all workers for each layer that goes by a collective: of gradients, or of the
+// changes by local steps. Neighbouring layers travel together in a bucket's vector.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace shoal::parallel {
 
-// All calls on the solver's thread, destination apart.
+// Sums buckets. All calls on the solver's thread, destination apart.
 class BucketSums final : public MessageRows {
  public:
   enum class Of {

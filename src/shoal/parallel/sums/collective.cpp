@@ -9,8 +9,8 @@
 namespace shoal::parallel {
 namespace {
 
-// Strips under way at one time: enough to keep a link busy while sums travel, and few enough that
-// what has just been summed is sent while a cache holds it.
+// Strips under way at one time: enough to keep a link busy while sums travel, and few enough that a
+// fresh sum is sent while a cache holds it.
 constexpr std::size_t kStripsAtOnce = 16;
 
 using Transfers = std::vector<Transfer>;
@@ -20,7 +20,7 @@ void add(Transfers& all, int round, int from, int to, std::size_t first, std::si
   if (first < end) all.push_back({round, from, to, first, end - first, adds});
 }
 
-// The level of a worker in the tree; worker 0's is 0.
+// Returns the level of a worker in the tree; worker 0's is 0.
 int level_of(int worker) { return std::bit_width(static_cast<unsigned>(worker) + 1) - 1; }
 
 void tree(Transfers& all, int workers, std::size_t count) {
@@ -32,12 +32,12 @@ void tree(Transfers& all, int workers, std::size_t count) {
   }
 }
 
-// The first number of a part, of which there are as many as workers.
+// Returns the first number of a part, of which there are as many as workers.
 std::size_t begin_of(int part, int workers, std::size_t count) {
   return count * static_cast<std::size_t>(part) / static_cast<std::size_t>(workers);
 }
 
-// Part p is complete at worker p - 1, after it came past all others.
+// Adds the transfers of a ring. Part p is complete at worker p - 1, after it came past all others.
 void ring(Transfers& all, int workers, std::size_t count) {
   for (int round = 0; round < 2 * (workers - 1); ++round)
     for (int worker = 0; worker < workers; ++worker) {
@@ -51,7 +51,8 @@ struct Range {
   std::size_t first = 0, end = 0;
 };
 
-// The part that a worker keeps when its halves were exchanged over all distances down to `least`.
+// Returns the part that a worker keeps when its halves were exchanged over all distances down to
+// `least`.
 Range kept_by(int worker, int distance, int least, Range part) {
   for (; distance >= least; distance /= 2) {
     const std::size_t middle = part.first + (part.end - part.first) / 2;
@@ -78,8 +79,8 @@ void halving_doubling(Transfers& all, int workers, std::size_t count) {
     }
 }
 
-// Part p is summed at worker p. Workers begin with their neighbours, so that no worker is sent
-// everything at the same time.
+// Adds direct transfers. Part p is summed at worker p. Workers begin with their neighbours, so that
+// no worker is sent everything at the same time.
 void direct(Transfers& all, int workers, std::size_t count) {
   const auto begin = [&](int part) { return begin_of(part, workers, count); };
   for (int distance = 1; distance < workers; ++distance)
@@ -116,9 +117,9 @@ std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
   return all;
 }
 
-// Transfers are as long as rows of the table: two of them fill the window of a link, so that none
-// waits for the one before it to arrive. The largest of halves is half of a strip. Strips are
-// longer where the rows would be more than a plan bears well.
+// Cuts strips. Transfers are as long as rows of the table: two of them fill the window of a link,
+// so that none waits for the one before it to arrive. The largest of halves is half of a strip.
+// Strips are longer where a plan would get too many rows.
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
   constexpr std::size_t kMostRows = 1u << 17;
   const auto all = static_cast<std::size_t>(workers);

@@ -1,5 +1,4 @@
-// The steps by which all workers come to hold the sum of a vector of which each has a summand.
-// Pure.
+// The steps by which all workers get the sum of a vector of which each has a summand. Pure.
 //
 // Every element is summed in one order, at one worker at a time, and then copied: so all workers
 // hold the same bits, in every run. Sources: FireCaffe (Iandola et al., CVPR 2016) for the tree;
@@ -20,12 +19,12 @@ struct Transfer {
   int round = 0;
   int from = 0, to = 0;              // workers
   std::size_t first = 0, count = 0;  // the numbers first ... first + count - 1
-  // The receiver adds them to its own; otherwise they take the place of its own.
+  // The receiver adds them to its own; otherwise they replace its own.
   bool adds = false;
 };
 
-// All transfers of a collective way, in the order of rounds; none without numbers. In a round a
-// worker first sends all that it sends in it, then takes what it receives, in this order.
+// Returns all transfers of a collective way, in the order of rounds; none without numbers. In a
+// round a worker first sends all its transfers, then takes those that it receives, in this order.
 // TREE: worker w's children are 2w + 1 and 2w + 2. DIRECT: part p of the vector is summed at worker
 // p. HALVING_DOUBLING: where `workers` is no power of two, those beyond the largest one below it
 // add to a partner first, and get the sum from it last.
@@ -47,20 +46,20 @@ struct Step {
   bool more = false;
 };
 using Strip = std::vector<Step>;
-// By worker: the steps of each strip, in the order in which the worker carries them out.
+// Returns, by worker, the steps of each strip, in the order in which the worker carries them out.
 std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count);
 
 // Tracks a worker's progress in its steps. A few strips are under way at a time, and do not wait
 // for each other; the next one begins when one of them is done.
 class StepsDone {
  public:
-  // `strips` outlive it. Nothing is to do before restart().
+  // `strips` outlive it. There is nothing to do before restart().
   explicit StepsDone(const std::vector<Strip>& strips) : strips_(strips), next_(strips.size()) {}
   void restart();
   // Carries out step after step of each strip until `act` returns false, where one has to wait.
   void advance(const std::function<bool(const Step&)>& act);
   bool is_done() const { return unfinished_ == 0; }
-  // The step for which the first unfinished strip waits.
+  // Returns the step for which the first unfinished strip waits.
   const Step& awaited() const;
 
  private:

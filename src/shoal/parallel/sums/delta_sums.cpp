@@ -54,7 +54,8 @@ Status DeltaSums::apply_all() {
   return {};
 }
 
-// If no worker has learned anything the params are what all began with.
+// Applies a bucket's sum. If no worker has learned anything the params are those with which all
+// began.
 Status DeltaSums::apply(std::size_t part) {
   const Result<std::optional<float>> count = sums_.finish(part);
   TRY(count);

@@ -1,5 +1,5 @@
-// The layers of which workers in lockstep sum what their local steps added (scheme local_steps),
-// by a collective: each then moves its own copy of the params by the same mean.
+// Sums the changes by local steps over workers in lockstep (scheme local_steps), by a collective:
+// each worker then moves its own copy of the params by the same mean.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ class DeltaSums {
 
   bool owns(int layer) const { return sums_.part_of(layer).has_value(); }
 
-  // Before a layer's first forward pass in a task: its params are those that all begin with.
+  // Begins a layer's task before its first forward pass: its params are those with which all begin.
   Status begin(int layer, table::Clock task);
   // Sends the difference that this worker made to its params. weight: as in a push. Called once a
   // task and layer, in the order of backward.
@@ -40,7 +40,7 @@ class DeltaSums {
   // something.
   std::int64_t version(int layer) const { return versions_[*sums_.part_of(layer)]; }
   void start_at(std::int64_t iteration) { versions_.assign(sums_.size(), iteration); }
-  // As Checkpointed has them, of the momentum. After apply_all().
+  // Write and read the momentum as Checkpointed does. After apply_all().
   void put(RunState& run) const;
   void take(const RunState& run, const std::string& file);
 

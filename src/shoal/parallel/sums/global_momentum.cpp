@@ -27,8 +27,8 @@ void GlobalMomentum::begin(RowId row) {
   std::ranges::copy(map_.weights(row), from_[row].begin());
 }
 
-// A worker's weight is divided by the sum of all workers' weights, but in a sum by steps, where
-// each worker's share is one of their number.
+// Adds the worker's share of the momentum. Its weight is divided by the sum of all workers'
+// weights, but in a sum by steps each worker's share is one of their number.
 void GlobalMomentum::end(RowId row, float weight, std::span<float> delta) {
   if (!is_used()) return;
   ended_[row] = true;
@@ -39,7 +39,7 @@ void GlobalMomentum::end(RowId row, float weight, std::span<float> delta) {
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = own * delta[i] + share * v_[row][i];
 }
 
-// The row moved by r v, or by r (b v + d) with d = v - b (v before).
+// Computes v from the row, which moved by r v, or by r (b v + d) with d = v - b (v before).
 void GlobalMomentum::follow(RowId row) {
   if (!ended_[row]) return;
   ended_[row] = false;

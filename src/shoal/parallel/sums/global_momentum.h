@@ -30,13 +30,13 @@ class GlobalMomentum {
   GlobalMomentum(const table::Task& task, const RowMap& map);
   bool is_used() const { return task_.global_momentum > 0; }
 
-  // The row is here, as a task begins with it.
+  // Notes the row as a task begins with it.
   void begin(table::RowId row);
-  // The task is over. Of `delta`, what this worker's steps added, it makes what is pushed with this
-  // weight; with weight 0, nothing is.
+  // Ends the task. Turns `delta`, the change by this worker's steps, into the push with this
+  // weight; with weight 0 nothing is pushed.
   void end(table::RowId row, float weight, std::span<float> delta);
 
-  // When all rows are here. take throws ConfigError for one of another net.
+  // Call both when all rows are here. take throws ConfigError for a snapshot of another net.
   void put(RunState& run);
   void take(const RunState& run, const std::string& file);
 

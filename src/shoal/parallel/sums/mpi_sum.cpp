@@ -23,8 +23,8 @@
 namespace shoal::parallel {
 namespace {
 
-// A worker of a job that lives is so late for other reasons than its batch. Without a word for less
-// than that a process is given up by the table, whose error ends a wait here.
+// The longest delay of a worker in a live job for other reasons than its batch. The table gives up
+// a silent process earlier, and its error ends a wait here.
 constexpr std::chrono::minutes kPatience{30};
 
 Status status_of(int code) {
@@ -92,7 +92,7 @@ class MpiSum final : public VectorSum {
     buffers_->numbers.resize(block_ * ranks());
     buffers_->part.resize(block_);
   }
-  // MPI may still write where a sum that was not finished left its numbers.
+  // Keeps the memory of an unfinished sum, into which MPI may still write.
   ~MpiSum() override {
     if (request_ != MPI_REQUEST_NULL)
       static_cast<void>(buffers_.release());
@@ -110,7 +110,7 @@ class MpiSum final : public VectorSum {
     return group_ == MPI_COMM_NULL ? find_ranks(waits) : status_;
   }
 
-  // In one call if that gives all ranks the same bits; otherwise each rank sums a part of the
+  // Sums in one call if that gives all ranks the same bits; otherwise each rank sums a part of the
   // numbers, then all get all parts.
   void start() override {
     since_ = table_.now();
@@ -135,7 +135,7 @@ class MpiSum final : public VectorSum {
 
   bool is_done() const override { return step_ == Step::kDone; }
 
-  // MPI goes on where it is asked, and has no wait with a deadline.
+  // Polls: MPI progresses only in calls, and has no wait with a deadline.
   Status wait(RowWaits& waits) override {
     const table::Instant from = table_.now();
     std::this_thread::yield();
@@ -174,8 +174,8 @@ class MpiSum final : public VectorSum {
     return {};
   }
 
-  // A group of all ranks for this sum alone, so that sums do not wait for each other's turn. Every
-  // worker must be there once, with as many numbers.
+  // Makes a group of all ranks for this sum alone, so that sums do not wait for each other's turn.
+  // Every worker must be there once, with as many numbers.
   Status find_ranks(RowWaits& waits) {
     since_ = table_.now();
     take(MPI_Comm_idup(MPI_COMM_WORLD, &group_, &request_));

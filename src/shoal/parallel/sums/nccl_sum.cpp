@@ -12,7 +12,7 @@
 namespace shoal::parallel {
 namespace {
 
-// As with MPI: a worker of a job that lives is so late for other reasons than its batch.
+// The longest delay of a worker in a live job for other reasons than its batch, as with MPI.
 constexpr std::chrono::minutes kNcclPatience{30};
 
 class NcclSum final : public VectorSum {

@@ -1,5 +1,5 @@
-// Sums of vectors over the workers of a job by NCCL, on their GPUs. The table stays what members,
-// tests and snapshots go by.
+// Sums vectors over the workers of a job by NCCL, on their GPUs. Members, tests and snapshots still
+// use the table.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace shoal::parallel {
 // hour. sums: how many there will be, numbered from 0.
 std::shared_ptr<ops::JobSums> begin_nccl(table::Table& table, Context& ctx, int sums,
                                          const std::string& name);
-// The group's sum `number`: of these tensors, where they are, and of `count` numbers, which travel
+// Makes the group's sum `number`: of these tensors, in place, and of `count` numbers, which travel
 // through the host's memory to the GPU and back. Context and tensors outlive the sum. All workers
 // start their sums in the same order.
 std::unique_ptr<VectorSum> make_nccl_sum(table::Table& table, const Context& ctx,

@@ -32,7 +32,7 @@ std::vector<double> means_of(std::span<const double> sorted, const Bounds& bound
   return means;
 }
 
-// Every number a cluster, then fewer and fewer.
+// Merges clusters: first every number is one, then there are fewer and fewer.
 class Agglomeration {
  public:
   explicit Agglomeration(std::span<const double> sorted)
@@ -55,7 +55,8 @@ class Agglomeration {
   Bounds bounds_;
 };
 
-// Each number to the nearest mean, until that changes nothing. Nothing if a cluster has lost all.
+// Assigns each number to the nearest mean, until that changes nothing. Returns nothing if a cluster
+// has lost all.
 std::optional<Bounds> k_means(std::span<const double> sorted, Bounds bounds) {
   constexpr int kMostRounds = 1000;  // it ends by itself; but numbers are rounded
   for (int round = 0; round < kMostRounds; ++round) {

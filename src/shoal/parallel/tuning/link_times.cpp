@@ -28,7 +28,7 @@ table::Plan rows_of(const table::RosterBody& roster, const table::SchemeSpec& sc
                  {.scheme = scheme, .generation = roster.generation});
 }
 
-// Seconds of a call.
+// Returns the seconds of a call.
 Result<double> time_of(const table::Table& table, const std::function<Status()>& call) {
   const table::Instant start = table.now();
   TRY(call());
@@ -52,7 +52,7 @@ class Probe {
         plan_(rows_of(table.roster(), scheme)),
         numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
 
-  // Does what measure_servers says, but for the release.
+  // Measures as measure_servers does, but for the release.
   Result<std::vector<double>> run(Team& team) {
     const auto numbers = [this](RowId row, table::Part) { return std::span<float>(numbers_[row]); };
     TRY(table_.create(plan_, numbers, numbers));
@@ -75,8 +75,8 @@ class Probe {
   }
 
  private:
-  // Bytes a second from a server: the most of some readings, or what one says that is long enough
-  // for a hiccup not to matter.
+  // Returns the bytes a second from a server: the most of some readings, or the result of one
+  // reading that is long enough for a short delay not to matter.
   Result<double> measure(std::size_t server) {
     constexpr int kReadings = 4;
     constexpr double kLong = 1;  // second
@@ -159,7 +159,7 @@ double measure_multiply_adds(const table::Table& table, const Context::Options& 
   return std::pow(static_cast<double>(kSide), 3) / std::max(1e-9, least);
 }
 
-// Seconds of the shortest of a few calls of all workers together.
+// Returns the seconds of the shortest of a few calls of all workers together.
 Result<double> least_of(const table::Table& table, Team& team, int calls,
                         const std::function<Status()>& call) {
   double nothing[] = {0}, least = std::numeric_limits<double>::infinity();

@@ -15,8 +15,8 @@
 
 namespace shoal::parallel {
 
-// Rows that are read for an exchange's time: a MiB, or all if there is less, of each server as
-// much. `share`: of all numbers.
+// Rows that are read to time an exchange: a MiB, or all if there is less, of each server as much.
+// `share`: their part of all numbers.
 struct RowSample {
   std::vector<table::RowId> rows;
   double share = 1;

@@ -21,7 +21,7 @@ std::string rounded(double number) {
   return std::move(out).str();
 }
 
-// By worker.
+// Returns the hosts by worker.
 std::vector<std::string> hosts_of(const table::RosterBody& roster) {
   std::vector<std::string> hosts;
   for (const auto& process : roster.processes) {

@@ -30,8 +30,8 @@ class MeanTime {
   std::deque<double> recent_;
 };
 
-// Means of the times of this worker's iterations, by its monotonic clock; passes on to another
-// meter what it hears. Tests, snapshots and what else comes between iterations do not count.
+// Measures the mean times of this worker's iterations, by its monotonic clock, and passes its calls
+// on to another meter. Tests, snapshots and other work between iterations do not count.
 class Speedometer final : public Meter {
  public:
   // `next` may be null.
@@ -40,8 +40,9 @@ class Speedometer final : public Meter {
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
   // Since start():
   std::int64_t iterations() const { return iterations_; }
-  // An iteration takes so long; 0: there was none. With what it waits for rows, where no worker
-  // waits for other workers, so that a slow link makes a slow worker; and without.
+  // Return the seconds of an iteration; 0: there was none. seconds(): with its waits for rows,
+  // where no worker waits for other workers, so that a slow link makes a slow worker; busy():
+  // without.
   double seconds() const { return times_.mean(); }
   double busy() const { return busy_.mean(); }
 
@@ -70,14 +71,15 @@ struct Profile {
   Grouping grouping;
   std::int64_t least = 0;  // iterations that all have behind them
 };
-// A round of the whole team: each worker sends its measurements, and all get the same profile. A
-// worker that measured nothing, or left since the generation began, counts as slow as the slowest.
+// Makes a profile in a round of the whole team: each worker sends its measurements, and all get the
+// same profile. A worker that measured nothing, or left since the generation began, counts as slow
+// as the slowest.
 Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search);
-// "40.1, 20.2"
+// Returns "40.1, 20.2".
 std::string numbers_text(std::span<const double> numbers, const char* unit = "");
-// "67%, 33%", of their sum
+// Returns "67%, 33%", the parts of their sum.
 std::string percent_text(std::vector<double> numbers);
-// "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
+// Returns "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
 std::string text_of(const Profile& profile);
 
 // The files that the chief writes for the groups found, as MXNet-G writes them; "": none.

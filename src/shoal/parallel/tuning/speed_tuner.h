@@ -1,5 +1,5 @@
-// Groups of workers, and their shares of the data, by speeds measured in the course of a run: found
-// after the first iterations, and looked at again while the workers train.
+// Finds groups of workers, and their shares of the data, by speeds measured in the course of a run:
+// after the first iterations, and again while the workers train.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace shoal::parallel {
 
 class SpeedTuner {
  public:
-  // `table` and `next` as Speedometer has them. The chief writes `files` when groups are found, or
-  // others. `shares`: how workers get theirs by speed, in phases whose groups are not searched for.
+  // `table` and `next` as in Speedometer. The chief writes `files` when it has found groups, or
+  // others. `shares`: the search for shares by speed, in phases whose groups are not searched for.
   SpeedTuner(const table::Table& table, Meter* next, ProfileFiles files,
              std::optional<GroupSearch> shares)
       : speedometer_(table, next), files_(std::move(files)), shares_(shares) {}
   Meter& meter() { return speedometer_; }
   const Speedometer& speedometer() const { return speedometer_; }
 
-  // A segment of `phase` begins on the chief, which reads this share of the data.
+  // begin(): a segment of `phase` begins on the chief, which reads this share of the data.
   struct Ahead {
     // Records that all workers read in an epoch; 0: not known.
     double records = 0;
