@@ -14,6 +14,7 @@
 #include "shoal/solver/row_state.h"
 #include "support/exchange_job.h"
 #include "support/job.h"
+#include "support/schemes.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::exchange_test {
@@ -40,8 +41,8 @@ void train_rows(const SolverParameter& param, const std::string& scheme, int ite
     options.share = {.client = worker, .clients = 2};
     Updater* updater = nullptr;
     options.make_updater = [&](Net& net) {
-      auto made =
-          parallel::make_table_updater(param, net, table, {.name = "job", .scheme = table::scheme_of(scheme)});
+      auto made = parallel::make_table_updater(param, net, table,
+                                               {.name = "job", .scheme = table::scheme_of(scheme)});
       updater = made.get();
       return made;
     };
