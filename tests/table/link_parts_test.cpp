@@ -120,12 +120,12 @@ struct Reader : FrameReader {
   Result<std::span<const std::byte>> borrow(const Lent& piece) override {
     return lent->look(piece);
   }
-  std::shared_ptr<const void> keep(const Message&) override { return owner; }
+  bool keeps(const Message&) override { return owner != nullptr; }
+  std::shared_ptr<const void> kept() override { return owner; }
   std::span<std::byte> place(Message&, std::size_t bytes) override {
     memory.push_back(std::vector<std::byte>(bytes));
     return deaf ? std::span<std::byte>() : memory.back();
   }
-  std::shared_ptr<const void> kept() override { return nullptr; }
   Status frame(Message&& message) override {
     frames.push_back(whole(message));
     heard.push_back(std::move(message));
