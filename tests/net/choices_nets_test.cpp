@@ -117,8 +117,8 @@ class DrawnNet {
       case 5: return branch(false);
       case 8: return in_place("PReLU", "prelu_param { filler { type: 'uniform' min: -0.5 } }");
       case 9:
-        return on_top("Scale",
-                      "scale_param { bias_term: true filler { type: 'uniform' min: 0.5 } }");
+        // a bias in front of normalization would have a gradient of nothing but rounding
+        return on_top("Scale", "scale_param { filler { type: 'uniform' min: 0.5 } }");
       default: return normalize();
     }
   }

@@ -147,7 +147,8 @@ std::vector<Allocations> allocations_of(const std::string& net, int threads) {
 TEST(Allocations, OfASteadyIterationAreFewAndSmall) {
   if (!kCounts) GTEST_SKIP() << "a sanitizer has operators of its own";
   constexpr std::int64_t kCalls[] = {40, 60}, kCallsOfOnednn[] = {200, 500};
-  constexpr std::size_t kBytes = 40'000;  // a blob of these nets has 150'000 and more
+  constexpr std::size_t kBytes = 40'000;   // a blob of these nets has 150'000 and more
+  constexpr std::size_t kCached = 10'000;  // small pieces that the C library keeps for next time
   for (const bool own : {true, false}) {
     if (!own && !test::keeps_blocks()) continue;  // the same kernels once more
     const std::string nets[] = {chain(own), branches(own)};
@@ -158,7 +159,7 @@ TEST(Allocations, OfASteadyIterationAreFewAndSmall) {
         for (const Allocations& seen : each) {
           EXPECT_EQ(seen.calls, each[0].calls);
           EXPECT_EQ(seen.bytes, each[0].bytes);
-          EXPECT_EQ(seen.held, each[0].held);
+          EXPECT_LE(seen.held, each[0].held + kCached);
         }
         EXPECT_GT(each[0].calls, 0) << "nothing is counted";
         EXPECT_LE(each[0].calls, own ? kCalls[net] : kCallsOfOnednn[net]);
