@@ -1,5 +1,5 @@
-// Some of a plan's rows, numbered from 0 in the order of their ids: those that one client or server
-// has to do with. Its memory grows with the gaps between them and not with the plan.
+// Numbers some of a plan's rows from 0 in the order of their ids: the rows that one client or
+// server uses. Its memory grows with the gaps between them and not with the plan.
 #pragma once
 
 #include <algorithm>
@@ -23,27 +23,28 @@ class OwnRows {
     }
   }
   std::size_t size() const { return size_; }
-  // The number of a row; kNone of one that is not here.
+  // Returns the number of a row; kNone of one that is not here.
   std::size_t find(RowId id) const {
     const std::size_t run = before(id, &Run::first);
     if (run == kNone) return kNone;
     const auto& [first, number, length] = runs_[run];
     return id - first < length ? number + (id - first) : kNone;
   }
-  // The id of the row with this number, below size().
+  // Returns the id of the row with this number, below size().
   RowId operator[](std::size_t number) const {
     const Run& run = runs_[before(number, &Run::number)];
     return run.first + static_cast<RowId>(number - run.number);
   }
 
  private:
-  // Rows that follow each other in the plan: the first one's id and number, and how many.
+  // A run of rows that follow each other in the plan: the first one's id and number, and their
+  // count.
   struct Run {
     RowId first = 0;
     std::size_t number = 0;
     RowId length = 0;
   };
-  // The last run that begins at or before `value`; kNone if there is none.
+  // Returns the last run that begins at or before `value`; kNone if there is none.
   std::size_t before(std::size_t value, auto Run::*of) const {
     const auto after = std::ranges::upper_bound(runs_, value, {}, of);
     return static_cast<std::size_t>(after - runs_.begin()) - 1;

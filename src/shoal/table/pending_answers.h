@@ -1,6 +1,6 @@
-// Keeps what a worker has heard from the coordinator and not yet used: answers, outputs and
-// agreements. A pure state machine: its driver sends the questions, and looks again when something
-// was heard. Every table has one: the service's, a simulation's, a test's.
+// Keeps the coordinator's messages that a worker has not yet used: answers, outputs and agreements.
+// A pure state machine: its driver sends the questions, and checks again after each message. Every
+// table has one: the service's, a simulation's, a test's.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class PendingAnswers {
     return std::move(answers_.extract(found).mapped());
   }
   std::vector<Answer> take_outputs() { return std::exchange(outputs_, {}); }
-  // Before iteration `clock` starts: what all do now; none while a pause is being agreed on.
+  // Returns what all do now, before iteration `clock` starts; none while a pause is being agreed
+  // on.
   std::optional<Want> start(Clock clock) {
     if (pausing_) return std::nullopt;
     started_ = generation_.paced ? std::max(started_, clock) : clock + 1;

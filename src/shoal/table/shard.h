@@ -23,10 +23,10 @@ class Shard {
       : maker_(std::move(maker)), keeps_{.server = server, .codecs = codecs} {}
   Shard(const Shard&) = delete;
 
-  // The shard counts merges and leaves numbers alone, for simulations of times. To be called before
-  // the plan comes.
+  // Makes the shard count merges and leave numbers alone, for simulations of times. To be called
+  // before the plan comes.
   void count_only() { keeps_.counts_only = std::make_unique_for_overwrite<float[]>(kMaxRowFloats); }
-  // Long rows are updated with `parallel_for` from now on; if it is empty, on the calling thread.
+  // Updates long rows with `parallel_for` from now on; if it is empty, on the calling thread.
   void share_out(ParallelFor parallel_for) { keeps_.parallel_for = std::move(parallel_for); }
   // Handles a worker's message (or the coordinator's NormTotal) and appends the messages to send.
   // The payload of a Push has an owner or stays as it is until the push is acknowledged; that of an
@@ -36,24 +36,25 @@ class Shard {
   Status handle(int worker, const Message& message, Outbox& out);
   // Sets this server's number from the next plan on.
   void renumber(int server) { keeps_.server = server; }
-  // The worker is lost without a Retire. Its last clock is the last that it pushed to all rows of
-  // this server; its unmerged pushes of later clocks are dropped, and its messages are refused.
+  // Removes a worker that is lost without a Retire. Its last clock is the last that it pushed to
+  // all rows of this server; its unmerged pushes of later clocks are dropped, and its messages are
+  // refused.
   void leave(int worker, Outbox& out) {
     if (worker >= 0 && worker < workers() && !rows_->is_gone(worker)) rows_->leave(worker, out);
   }
 
-  // The row as it is, whatever the scheme lets workers read, in float32. Nothing if this server has
-  // no such row.
+  // Returns the row as it is, whatever the scheme lets workers read, in float32. Nothing if this
+  // server has no such row.
   std::optional<RowMessage> look(RowId id) const {
     const ShardRow* row = rows_ ? rows_->find(id) : nullptr;
     if (row == nullptr) return std::nullopt;
     return RowMessage{
         .row = id, .version = row->version(), .payload = as_payload(row->numbers(Part::kWeights))};
   }
-  // Planned, and every own row has its weights.
+  // Returns whether there is a plan, and every own row has its weights.
   bool ready() const { return rows_ && rows_->is_ready(); }
   const Plan* plan() const { return rows_ ? &rows_->plan() : nullptr; }  // null before it came
-  // The worker's clock: the least of its pushes over all rows. For messages to people.
+  // Returns the worker's clock: the least of its pushes over all rows. For messages to people.
   Clock clock_of(int worker) const { return rows_ ? rows_->clock_of(worker) : 0; }
   const ShardCounters& counters() const { return keeps_.counters; }
   // Returns the counts of the worker since the start.

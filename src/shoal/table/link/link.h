@@ -1,6 +1,7 @@
-// Frames to and from one peer over TCP: the handshake, gather writes straight from where the
-// numbers are, reads straight to where they belong, heartbeats, deadlines. A link does not repair
-// itself: when it is lost, its owner connects anew and says what was not acknowledged.
+// Sends and receives frames to and from one peer over TCP: the handshake, gather writes straight
+// from where the numbers are, reads straight to where they belong, heartbeats, deadlines. A link
+// does not repair itself: when it is lost, its owner connects anew and sends again whatever was not
+// acknowledged.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,7 @@ struct PeerName {
   std::string address;  // of the other end as the system sees it: "10.0.0.7:41212"
 };
 
-// Traffic as any thread adds to it.
+// Counts traffic; any thread may add to it.
 struct TrafficCounters {
   std::atomic<std::uint64_t> bytes_sent{0}, bytes_received{0}, frames_sent{0}, frames_received{0},
       local_bytes{0}, shared_bytes{0};
@@ -53,7 +54,7 @@ struct LinkOptions {
   milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all
-  // does under a throttle.
+  // payloads do under a throttle.
   std::shared_ptr<Handover> handover{};
   // Counts all links with copies of these options.
   std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
@@ -61,30 +62,30 @@ struct LinkOptions {
 
 class Link;
 
-// The calls that a link makes of its owner, on the link's strand. The owner outlives the link, or
-// calls Link::close first and never hears of it again. From when it was closed or has closed, a
-// link touches no numbers but those that have an owner of their own.
+// The calls of a link to its owner, on the link's strand. The owner outlives the link, or calls
+// Link::close first and gets no call afterwards. Once it was closed or has closed, a link touches
+// no numbers but those that have an owner of their own.
 class LinkOwner : public PayloadPlaces {
  public:
-  // A link that a listener took is there; it lasts as long as it is held.
+  // A link that a listener accepted is there; it lasts as long as it is held.
   virtual void opened(std::shared_ptr<Link>) {}
-  // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it
-  // to the peer.
+  // Handles a whole frame whose checksum is right. An error closes the link, after a Refuse that
+  // carries it to the peer.
   virtual Status received(Link& link, Message&& message) = 0;
-  // All that had come was received: a good moment to act on it together. Also said, if it is due,
-  // before closed().
+  // Called when all frames that had come were received: the owner may act on them together. Called,
+  // if it is due, before closed() too.
   virtual void paused(Link&) {}
-  // The link can take another message, and has nothing of its own to send; nothing: it will ask
-  // again after wake().
+  // Returns a message. The link can take another, and has none of its own to send; nothing: it will
+  // ask again after wake().
   virtual std::optional<Message> next(Link&) { return std::nullopt; }
-  // Nothing was heard for so long; said once for each silence longer than stall_warn.
+  // Called when nothing was heard for so long; once for each silence longer than stall_warn.
   virtual void silent(Link&, milliseconds) {}
-  // The link is gone, once: `error` is kTimeout after stall_abort, kPeer otherwise (its words:
-  // reset by peer, Refuse's reason, damaged frame), or ok after a Bye.
+  // Called once when the link is gone. `error` is kTimeout after stall_abort, kPeer otherwise (its
+  // words: reset by peer, Refuse's reason, damaged frame), or ok after a Bye.
   virtual void closed(Link& link, Status error) = 0;
 };
 
-// Made by connect() and Listener. Functions may be called on any thread. A link without a
+// A link, made by connect() and Listener. Functions may be called on any thread. A link without a
 // holder closes without a Bye.
 class Link {
  public:
@@ -97,11 +98,11 @@ class Link {
   virtual Clock heard_clock() const = 0;  // of the peer's last heartbeat, -1
 };
 
-// One attempt: resolves, connects, shakes hands. Calls `done` once, on the strand, within
-// `options.connect`: with a link whose owner is `owner`, or an error that names host:port and the
-// reason: kPeer (refused, unknown host, wrong token, another configuration or version), kTimeout,
-// or what the other end refused with. A connection for coordination may have another configuration:
-// its Join says which, so that the difference can be shown.
+// Makes one attempt to connect: resolves, connects, shakes hands. Calls `done` once, on the strand,
+// within `options.connect`: with a link whose owner is `owner`, or an error that names host:port
+// and the reason: kPeer (refused, unknown host, wrong token, another configuration or version),
+// kTimeout, or the code with which the other end refused. A connection for coordination may have
+// another configuration: its Join has the text, so that the difference can be shown.
 void connect(const Strand& strand, const std::string& address, Purpose purpose,
              const Credentials& self, const LinkOptions& options, LinkOwner& owner,
              std::function<void(Result<std::shared_ptr<Link>>)> done);
@@ -116,10 +117,10 @@ void reach(const Strand& strand, const std::string& address, milliseconds within
 // process. The former begin with "No connection to ".
 bool worth_another_try(const Error& error);
 
-// A port that is listened on.
+// A port with a listener.
 struct Listener {
-  // For a stranger whose handshake is good: the owner of the link to be, or an error to refuse it
-  // with. On the link's strand, which is its own.
+  // Returns the owner of the link to be, for a stranger whose handshake is good, or an error to
+  // refuse it with. Called on the link's strand, which is its own.
   using Accept = std::function<Result<LinkOwner*>(const PeerName&)>;
   // Listens on address:port (0: a free one). Errors (kUsage) name address and port, the reason, and
   // the next free port if this one is taken.
@@ -127,8 +128,8 @@ struct Listener {
                                  const Credentials& self, const LinkOptions& options,
                                  Accept accept);
   std::uint16_t port = 0;
-  // The port is open until nothing holds this any more. From then on neither the function nor
-  // LinkOwner::opened is called, in neither of which it may be let go; links stay.
+  // The port is open until nothing holds this any more. Afterwards neither the function nor
+  // LinkOwner::opened is called. It must not be released within either of them. Links stay.
   std::shared_ptr<const void> open{};
 };
 

@@ -1,4 +1,4 @@
-// The memory that the two ends of a link lend each other if they are on one machine: what this end
+// Lends memory between the two ends of a link if they are on one machine, and counts what this end
 // has lent, and what it borrows.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace shoal::table {
 
-// The other end's memory, and which payloads are still looked at there. Lasts as long as one of
-// them is. On any thread.
+// The other end's memory, and the payloads still read there. Lasts as long as one of them does. On
+// any thread.
 struct KeptPayloads {
   KeptPayloads(BorrowedMemory borrowed, std::function<void()> given_back)
       : memory(std::move(borrowed)), wake(std::move(given_back)) {}
@@ -22,7 +22,7 @@ struct KeptPayloads {
   std::set<std::uint64_t> numbers GUARDED_BY(mutex);
 };
 
-// On the link's strand.
+// The memory of a link. On the link's strand.
 class LinkMemory {
  public:
   // `most` bytes that the other end has not come to may be lent, and a payload more. `handover` may
@@ -33,9 +33,9 @@ class LinkMemory {
   ~LinkMemory();
   LinkMemory(const LinkMemory&) = delete;
 
-  // The memory that the rank at the other end offered: from here on borrow() finds it. An error: it
-  // cannot be had, which the log then says. `wake` is called, on any thread, when taken() has more
-  // to say.
+  // Takes the memory that the rank at the other end offered: from here on borrow() finds it. An
+  // error: it is not available, which the log then says. `wake` is called, on any thread, when
+  // taken() has more to send.
   void use(Result<BorrowedMemory> memory, Rank rank, std::function<void()> wake);
 
   // Returns the place of the message's payload in this end's memory. Copies it there if it is
@@ -44,14 +44,15 @@ class LinkMemory {
   // Returns whether the other end has yet to come to some payloads on their way.
   bool waits() const { return taken_ < returned_ + lent_.size(); }
   bool has_room() const { return bytes_ < most_; }
-  // An error: the other end breaks the protocol.
+  // Takes payloads back. An error: the other end breaks the protocol.
   Status take_back(const Taken& taken);
 
-  // Good until the next call, or with keep() longer.
+  // Returns the bytes. Good until the next call, or with keep() longer.
   Result<std::span<const std::byte>> borrow(const Lent& lent);
-  // The payload that was borrowed last stays as it is until the owner that is returned is gone.
+  // Keeps the payload that was borrowed last as it is until the returned owner is gone.
   std::shared_ptr<const void> keep();
-  // Returns what to say of what was borrowed, or is needed no more, since the last call.
+  // Returns the Taken to send for payloads that were borrowed, or are no longer needed, since the
+  // last call.
   std::optional<Message> taken();
   bool owes() const { return kept_ && state() != said_; }  // that
 

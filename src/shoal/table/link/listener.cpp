@@ -13,7 +13,7 @@ constexpr int kPortsTried = 200;
 // Rejected connections that get a line of the log each, before one line stands for many.
 constexpr int kSaidAtOnce = 5;
 
-// "; port 29601 is free", if one is soon after.
+// Returns "; port 29601 is free", if one is soon after.
 std::string next_free(asio::io_context& io, tcp::endpoint endpoint) {
   for (int i = 1; i <= kPortsTried && endpoint.port() < 65535; ++i) {
     endpoint.port(static_cast<std::uint16_t>(endpoint.port() + 1));
@@ -23,7 +23,7 @@ std::string next_free(asio::io_context& io, tcp::endpoint endpoint) {
   return "";
 }
 
-// Accepts on its strand, and calls what the owner of the listener gave, until it is closed.
+// Accepts on its strand, and calls the function of the listener's owner, until it is closed.
 class Port : public std::enable_shared_from_this<Port> {
  public:
   Port(const Strand& strand, tcp::acceptor acceptor, const Credentials& self,
@@ -102,7 +102,7 @@ class Port : public std::enable_shared_from_this<Port> {
     strangers_.push_back(session);
   }
 
-  // Logs the first few, and of more a line each stall_warn.
+  // Logs the first few rejected connections, and of more a line each stall_warn.
   void turned_away(const std::string& line) {
     MutexLock lock(mutex_);
     if (turned_away_ == 0)

@@ -108,7 +108,7 @@ void Peer::ended(const Link* link, const Status& error) {
   owner_.paused();
   if (process_.over()) return;
   // A process that left in order is reported by the process that made it leave. If that is silent,
-  // this process finds it out a heartbeat or two later.
+  // this process learns it a heartbeat or two later.
   const milliseconds soon = 2 * process_.link_options().heartbeat;
   if (error.ok()) return expect_again(broken("it left before the job was done"), soon);
   if (error.error().code == Code::kTimeout) return lose(error.error());

@@ -12,25 +12,25 @@ namespace shoal::table {
 
 class Peer;
 
-// The calls that a peer makes of its owner: place(), keeps() and next() on the link's strand, the
-// rest on the peer's home strand. For a dialled peer these are the same.
+// The calls of a peer to its owner: place(), keeps() and next() on the link's strand, the rest on
+// the peer's home strand. For a dialled peer these are the same.
 class PeerOwner : public PayloadPlaces {
  public:
-  // As in LinkOwner; asked when nothing that was queued is left.
+  // Returns a message as in LinkOwner; called when the queue is empty.
   virtual std::optional<Message> next(Peer&) { return std::nullopt; }
-  // An error: the peer is lost with it. A dialled one is told it in a Refuse.
+  // Handles a message. An error: the peer is lost with it. A dialled one gets it in a Refuse.
   virtual Status received(Peer& peer, Message&& message) = 0;
-  // Some peer has given all that had come; also after up(), when its link is gone, which may come
-  // back, and when it could not be dialled.
+  // Called when some peer has given all that had come; also after up(), when its link is gone,
+  // which may come back, and when it could not be dialled.
   virtual void paused() {}
-  // A link is there, for the first time or again.
+  // Called when a link is there, for the first time or again.
   virtual void up(Peer&, bool /*again*/) {}
-  // It did not come back in time, and the job is not over. `error` says why without naming the
-  // peer. Called once.
+  // Called once, if the link did not come back in time and the job is not over. `error` says why
+  // without naming the peer.
   virtual void lost(Peer& peer, const Error& error) = 0;
 };
 
-// Functions may be called on any thread, but where they say otherwise.
+// A peer. Functions may be called on any thread unless noted.
 class Peer final : public LinkOwner {
  public:
   Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner);
@@ -38,7 +38,7 @@ class Peer final : public LinkOwner {
   Rank rank() const { return rank_; }
   // Dials, again and ever more slowly, until `within` has passed. On the home strand.
   void dial(const std::string& address, milliseconds within);
-  // The process has connected; an earlier link is at its end.
+  // Takes a link of the process, which has connected; an earlier link is at its end.
   void opened(std::shared_ptr<Link> link) override;
   void close(bool with_bye);  // the owner hears nothing more
 
@@ -46,16 +46,16 @@ class Peer final : public LinkOwner {
   void send(Message message) {
     if (const std::shared_ptr<Link> link = this->link()) link->send(std::move(message));
   }
-  // Leaves when the link has room after wake(), the most urgent first. Forgotten when the link
-  // breaks: the other side asks again.
+  // Queues a message, which leaves when the link has room after wake(), the most urgent first. It
+  // is lost when the link breaks: the other side asks again.
   void queue(Urgency urgency, Message message) {
     MutexLock lock(mutex_);
     if (link_) queues_[urgency].push_back(std::move(message));
   }
-  // Arrives once and in order though links break, over connections for coordination. On the home
-  // strand, as idle().
+  // Sends a message that arrives once and in order though links break, over connections for
+  // coordination. On the home strand, as idle().
   void send_surely(Message message) { channel_->send(std::move(message)); }
-  // Nothing of that is on its way to a peer that is connected.
+  // Returns whether no such message is on its way to a peer that is connected.
   bool idle() const { return !channel_ || channel_->idle(); }
   void wake() {
     if (const std::shared_ptr<Link> link = this->link()) link->wake();
@@ -124,7 +124,7 @@ class Peers {
  public:
   Peers(ProcessState& process, const Strand& home, Purpose purpose, PeerOwner& owner)
       : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
-  // Made when it is first asked for; it stays as long as this.
+  // Returns the peer, which is made at the first call and stays as long as this.
   Peer& operator[](Rank rank);
   // Returns the peers that were asked for.
   std::vector<Peer*> all() const {

@@ -1,5 +1,5 @@
-// The state that the parts of one process of a job share: how the job stands, which processes are
-// in it, and what this process's connections have moved. Every member may be called on any thread.
+// The state that the parts of one process of a job share: the state of the job, its processes, and
+// the traffic of this process's connections. Every member may be called on any thread.
 #pragma once
 
 #include <deque>
@@ -28,7 +28,8 @@ class ProcessState {
   std::shared_ptr<Handover> handover;  // set before there are links; null: all goes over TCP
   const std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 
-  // The first error is the job's. An error after the end of all workers is not counted.
+  // Fails the job. The first error is the job's. An error after the end of all workers is not
+  // counted.
   void fail(Error error) {
     MutexLock lock(mutex);
     if (over_) return;
@@ -43,15 +44,15 @@ class ProcessState {
     finished_ = over_ = true;
     changed.notify_all();
   }
-  // This process leaves the job, which is over for it.
+  // Notes that this process leaves the job, which is over for it.
   void leave() {
     left_ = true;
     finish();
   }
   bool left() const { return left_; }
-  // All have stopped, and are to be continued.
+  // Returns whether all have stopped, and are to be continued.
   bool requeued() const { return requeued_; }
-  // The process of this rank has left in order: that its connections end is no loss.
+  // Notes that the process of this rank has left in order: the end of its connections is no loss.
   void let_go(Rank rank) {
     MutexLock lock(mutex);
     gone_.insert(rank);
@@ -61,7 +62,7 @@ class ProcessState {
     return gone_.contains(rank);
   }
   bool finished() const { return finished_; }
-  // The job has failed or finished: a connection that ends now is no loss.
+  // Returns whether the job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
   // Returns the job's error.
   Status status() const {
@@ -78,24 +79,24 @@ class ProcessState {
     roster_ = &rosters_.emplace_back(std::move(roster));
     changed.notify_all();
   }
-  // The last one; null before the first. Each stays as long as this.
+  // Returns the last roster; null before the first. Each stays as long as this.
   const RosterBody* roster() const { return roster_; }
   // Returns the highest clock that a connection has heard from the rank, of those passed here.
   Clock heard(Rank rank, Clock clock);
-  // "rank 2 (host b, last clock 17)", as far as these are known, after heard().
+  // Returns "rank 2 (host b, last clock 17)", as far as these are known, after heard().
   std::string name_of(Rank rank, Clock clock = -1);
   // Returns whether to warn of the rank's silence, which several connections notice: once in
   // stall_warn.
   bool silence_is_news(Rank rank);
 
-  // Guards what done() of wait() reads. A change of that notifies `changed`.
+  // Guards the data that done() of wait() reads. A change of them notifies `changed`.
   mutable Mutex mutex;
   Condition changed;
-  // All that was said to the coordinator, or by it, has arrived where it is connected.
+  // All messages to or from the coordinator have arrived where it is connected.
   bool idle GUARDED_BY(mutex) = true;
-  // Returns when done(), which is called with the mutex held, is true; or with the job's error, or
-  // kTimeout without words after `deadline`. Calls late(seconds waited), without the mutex, after
-  // each options.stall_warn.
+  // Waits until done(), which is called with the mutex held, is true. Returns the job's error if it
+  // fails, or kTimeout without words after `deadline`. Calls late(seconds waited), without the
+  // mutex, after each options.stall_warn.
   template <class Done, class Late>
   Status wait(Done done, Late late, milliseconds deadline = kForever);
 
@@ -133,10 +134,10 @@ Status ProcessState::wait(Done done, Late late, milliseconds deadline) {
   }
 }
 
-// Returns when what is in the threads' queue now has run, or after a second.
+// Returns when the work in the threads' queue now has run, or after a second.
 void let_run(IoThreads& threads);
 
-// A host that stands for "where its connection comes from".
+// Returns whether a host stands for "where its connection comes from".
 bool is_anywhere(const std::string& host);
 
 }  // namespace shoal::table

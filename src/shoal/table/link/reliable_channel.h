@@ -1,5 +1,5 @@
-// Messages that arrive once and in order though the connections that carry them may break: each
-// side keeps what it sent until the other has counted it (Topic::kHeard). On one strand.
+// Carries messages that arrive once and in order though the connections that carry them may break:
+// each side keeps what it sent until the other has counted it (Topic::kHeard). On one strand.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@ namespace shoal::table {
 
 class ReliableChannel {
  public:
-  // A connection is there. Each side first says how many messages it has received; the other then
+  // Takes a connection. Each side first says how many messages it has received; the other then
   // sends the rest again.
   void opened(std::shared_ptr<Link> link) {
     link_ = std::move(link);
@@ -42,7 +42,7 @@ class ReliableChannel {
     for (const Message& again : uncounted_) link_->send(again);
     return false;
   }
-  // Nothing is on its way to a peer that is connected.
+  // Returns whether nothing is on its way to a peer that is connected.
   bool idle() const { return uncounted_.empty() || !link_; }
 
  private:

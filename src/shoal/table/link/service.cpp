@@ -1,4 +1,4 @@
-// Service over TCP: what runs in one process of a job, from its listener to its last message.
+// Implements Service over TCP: one process of a job, from its listener to its last message.
 
 #include "shoal/base/log.h"
 #include "shoal/base/try.h"
@@ -60,8 +60,8 @@ ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
   if (options.server) shard_ = std::make_unique<ShardHost>(process_, threads_, *coordinator_);
 }
 
-// If the job has ended, waits until what was sent last has arrived; if it goes on, its processes
-// see the connections break. Then ends the threads, and only then what they touch.
+// If the job has ended, waits until the last messages have arrived; if it goes on, its processes
+// see the connections break. Then ends the threads, and only then the objects that they use.
 ServiceOverTcp::~ServiceOverTcp() {
   const bool in_order = process_.over();
   if (in_order) {
@@ -116,7 +116,7 @@ Status ServiceOverTcp::join() {
   const auto late = [this](double seconds) {
     LOG(INFO) << "after " << seconds << " s: " << absent();
   };
-  // The coordinator, which knows what ranks are missing, is to be the first to say so.
+  // The coordinator, which knows the missing ranks, is to be the first to report them.
   const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
   const Status status = process_.wait([this] { return process_.roster(); }, late, limit);
   if (status.ok() || process_.over()) return process_.status();
@@ -175,7 +175,7 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
       peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates");
 }
 
-// Handles what the coordinator says, on the client's strand.
+// Handles the coordinator's messages, on the client's strand.
 void ServiceOverTcp::hear(Message&& message) {
   if (const auto* total = std::get_if<NormTotal>(&message); total && shard_)
     return shard_->hear({*total});

@@ -9,7 +9,7 @@ namespace shoal::table {
 namespace {
 
 constexpr milliseconds kLinger{2000};  // for the other end to read the last words
-// Bytes: other links do not wait long while they are copied.
+// Bytes that are copied at once: other links do not wait long meanwhile.
 constexpr std::size_t kAtOnce = 64 * 1024;
 
 // Returns the period in which a link checks what is due.
@@ -87,7 +87,7 @@ void Session::start(milliseconds deadline) {
   if (is_within_machine())
     ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
   peer_.address = str(socket_.remote_endpoint(ignored));
-  // A session that ended long before is not held.
+  // Does not hold a session that ended long before.
   strand_.after(deadline, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->late();
   });
@@ -236,7 +236,7 @@ void Session::end(Status status, std::optional<Message> last_words) {
     opening.failed(status.error(), said_no_);
 }
 
-// The owner may change its numbers from here on: operations under way end, and go on with copies.
+// Ends operations under way and goes on with copies: the owner may change its numbers from here on.
 void Session::part(Message last_words) {
   state_ = State::kParting;
   owner_ = nullptr;
@@ -332,7 +332,8 @@ void Session::write() {
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-// The batch ends with a frame whose numbers lie in memory: the other end takes them meanwhile.
+// Fills the batch. It ends with a frame whose numbers lie in memory: the other end takes them
+// meanwhile.
 void Session::fill_batch() {
   if (const std::optional<Message> taken = memory_.taken()) add(*taken);
   const std::size_t limit = std::max<std::size_t>(1, options_.window / 2);
@@ -352,7 +353,7 @@ void Session::fill_batch() {
   }
 }
 
-// Writes a little without a turn of the threads' queue. False: it must be handed over.
+// Writes a little without a turn of the threads' queue. False: the rest must be handed over.
 bool Session::write_at_once() {
   if (options_.throttles || batch_.unsent() > kAtOnce) return false;
   error_code error;

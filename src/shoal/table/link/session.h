@@ -12,7 +12,7 @@
 
 namespace shoal::table {
 
-// The outcome of a handshake. On the connection's strand; `opened` or `failed` is called, once.
+// The outcome of a handshake. `opened` or `failed` is called once, on the connection's strand.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;
   std::function<void(LinkOwner&, std::shared_ptr<Link>)> opened;
@@ -35,8 +35,8 @@ class Stillness {
   milliseconds total_{};
 };
 
-// All but the atomics is touched on the strand only. Operations in flight hold the session; so does
-// the handle that its owner was given.
+// A session. All members but the atomics are used on the strand only. Operations in flight hold the
+// session; so does the handle that its owner was given.
 class Session final : public Link,
                       public std::enable_shared_from_this<Session>,
                       private FrameReader {
@@ -58,7 +58,7 @@ class Session final : public Link,
   // kParting: the owner hears nothing more, last words are on their way.
   enum class State { kHandshake, kOpen, kParting, kClosed };
 
-  // FrameReader
+  // Functions of FrameReader:
   std::span<std::byte> place(Message& message, std::size_t bytes) override {
     if (state_ != State::kOpen) return {};
     const std::span<std::byte> place = owner_->place(message, bytes);
@@ -76,7 +76,7 @@ class Session final : public Link,
   Status shake(const Message& message);
   Status open(Handshake::Step last);
   Status hear(Message&& message);
-  // Both ends then have one address.
+  // Returns whether both ends are on one machine: they then have one address.
   bool is_within_machine() const {
     error_code error;
     return socket_.local_endpoint(error).address() == socket_.remote_endpoint(error).address();
@@ -164,7 +164,7 @@ class Session final : public Link,
   std::deque<Message> queue_;
   Batch batch_;
   std::array<asio::const_buffer, Batch::kMostPieces> buffers_;
-  // received_: something, since the owner's last pause
+  // received_: a frame came since the owner's last pause.
   bool writing_ = false, ping_waits_ = false, received_ = false;
   error_code write_error_;
   std::uint64_t request_ = 0;

@@ -80,7 +80,7 @@ void ShardHost::handle(Rank rank, const Message& message) {
   }
 }
 
-// This server's own number is another when one before it has left.
+// Takes this server's number, which changes when a server before it has left.
 void ShardHost::take_number(const Plan& plan) {
   if (shard_->plan() && plan.generation <= shard_->plan()->generation) return;
   const auto own = std::ranges::find(plan.server_ranks, process_.options.rank);

@@ -13,16 +13,17 @@ class ShardHost final : public PeerOwner {
 
   // On any thread:
   Peers& peers() { return peers_; }
-  // Says which rank is which worker; `own` gets, on the shard's strand, what is for this process's
-  // worker. Called once.
+  // Starts with this roster, which has the ranks of workers; `own` gets, on the shard's strand, the
+  // messages for this process's worker. Called once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
   // Takes messages of this process's worker, with their numbers where they are, and of the
   // coordinator.
   void hear(std::vector<Message> messages);
-  // The same, before this returns if nothing else is on the shard's strand. The caller's crew
-  // shares the work on long rows.
+  // Takes messages and handles them before this returns if nothing else is on the shard's strand.
+  // The caller's threads share the work on long rows.
   void hear_now(std::vector<Message> messages, const ParallelFor& parallel_for);
-  // The process of this rank has left in order: the shard neither waits for it nor hears it.
+  // Notes that the process of this rank has left in order: the shard neither waits for it nor hears
+  // it.
   void let_go(Rank rank);
   // Stops the shard for good, so that it no longer looks at this worker's numbers; false if its
   // strand does not answer.
@@ -30,8 +31,8 @@ class ShardHost final : public PeerOwner {
     return strand_.call([this] { stopped_ = true; });
   }
   void close(bool with_bye) { peers_.close(with_bye); }
-  // Reads by how far ahead the reader was. A call makes the shard publish new counts with its next
-  // message, and returns those that it published last.
+  // Returns counts of reads by how far ahead the reader was. A call makes the shard publish new
+  // counts with its next message, and returns those that it published last.
   Staleness reads() {
     asked_ = true;
     MutexLock lock(process_.mutex);
@@ -42,7 +43,7 @@ class ShardHost final : public PeerOwner {
   std::span<std::byte> place(Message& message, std::size_t bytes) override;
   bool keeps(const Message& message) override { return std::holds_alternative<Push>(message); }
   Status received(Peer& peer, Message&& message) override;
-  // All answers that one event released, to one peer, leave together.
+  // Sends all answers that one event released, to one peer, together.
   void paused() override {
     for (Peer* const peer : fed_) peer->wake();
     fed_.clear();
@@ -55,7 +56,7 @@ class ShardHost final : public PeerOwner {
     for (const Message& message : messages) handle(process_.options.rank, message);
     paused();
   }
-  // -1 if it is none
+  // Returns the worker of a rank; -1 if it is none.
   int worker_of(Rank rank) const {
     const auto found = std::ranges::find(rank_of_, rank);
     return found == rank_of_.end() ? -1 : static_cast<int>(found - rank_of_.begin());

@@ -21,7 +21,7 @@ Error failed(const char* what) {
   return broken("shared memory cannot be had (", what, ": ", std::strerror(errno), ")");
 }
 
-// Errors are kPeer.
+// Maps a file. Errors are kPeer.
 Result<Mapping> map(const Descriptor& file, std::size_t bytes, int access) {
   void* const at = ::mmap(nullptr, bytes, access, MAP_SHARED, file.number(), 0);
   if (at == MAP_FAILED) return failed("mmap");
@@ -48,7 +48,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(std::size_t bytes) {
 SharedMemory::SharedMemory(Descriptor file, Mapping mapping)
     : file_(std::move(file)), mapping_(std::move(mapping)), free_{{0, size()}}, left_(size()) {}
 
-// The first piece that is long enough, so that what is used again is in a cache.
+// Returns the first piece that is long enough, so that memory used again is in a cache.
 std::shared_ptr<std::byte[]> SharedMemory::allocate(std::size_t bytes, std::size_t reserve) {
   const std::size_t length = (bytes + kLine - 1) / kLine * kLine;
   MutexLock lock(mutex_);

@@ -1,4 +1,5 @@
-// Memory that a process lends others of its machine: long payloads lie there, and frames say where.
+// Memory that a process lends others of its machine: long payloads lie there, and frames have their
+// places.
 #pragma once
 
 #include <map>
@@ -36,8 +37,8 @@ struct Mapping {
 // any thread.
 class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
  public:
-  // A file of a fixed length; only what was in use at one time takes memory. Errors
-  // are kPeer.
+  // Creates a file of a fixed length. Only the parts that were in use at one time take memory.
+  // Errors are kPeer.
   static Result<std::shared_ptr<SharedMemory>> create(std::size_t bytes);
   const Descriptor& file() const { return file_; }
   std::size_t size() const { return mapping_.bytes.size(); }
@@ -47,9 +48,9 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes, std::size_t reserve = 0);
   // Returns the place of the bytes in the file, if they are in it.
   std::optional<std::size_t> find(std::span<const std::byte> bytes) const;
-  // These are never free again: a process may still read them, and nothing will say when it has.
+  // Never frees this piece again: a process may still read it, and nothing will say when it has.
   void abandon(std::shared_ptr<const void> piece);
-  // No process reads any more: what was abandoned is free.
+  // Frees abandoned pieces: no process reads any more.
   void reclaim();
 
   SharedMemory(Descriptor file, Mapping mapping);
@@ -68,9 +69,9 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
 // The receiver's end.
 class BorrowedMemory {
  public:
-  // Errors (kPeer) if it is not so long, or could become shorter.
+  // Maps it. Errors (kPeer) if it is not so long, or could become shorter.
   static Result<BorrowedMemory> create(const Descriptor& file, std::size_t bytes);
-  // Errors (kPeer) if it is not all in there.
+  // Returns the bytes. Errors (kPeer) if they are not all in there.
   Result<std::span<const std::byte>> look(const Lent& lent) const;
 
  private:

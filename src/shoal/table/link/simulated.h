@@ -1,7 +1,7 @@
 // A network in one thread: messages arrive when a virtual clock says so, after a latency, jitter
-// and the time that the bytes of their frames take. The same seed gives the same history. For
-// tests and tools/simulate: the state machines of the table service, and whatever else is driven by
-// messages and instants, run on it as they do on links.
+// and the time that the bytes of their frames take. The same seed gives the same history. For tests
+// and tools/simulate: the state machines of the table service, and other code driven by messages
+// and instants, run on it as they do on links.
 #pragma once
 
 #include <functional>
@@ -21,12 +21,12 @@ struct SimulatedPort {
   Instant free{};        // when what has begun is through
   // Counts of the frames that have left through it, or have left for it from elsewhere.
   std::uint64_t frames = 0, bytes = 0;
-  // A frame begins now, or when the port is free: when it is through.
+  // Begins a frame now, or when the port is free. Returns when it is through.
   Instant pass(Instant now, std::size_t size) {
     return bandwidth > 0 ? free = std::max(free, now) + time_of(size) : now;
   }
-  // The last byte of a frame is there, from a sender no slower: when it is through. It has been
-  // coming in for as long as its bytes take, unless another did.
+  // Takes the last byte of a frame, from a sender no slower. Returns when the frame is through. It
+  // has been coming in for as long as its bytes take, unless another did.
   Instant take_last(Instant now, std::size_t size) {
     return bandwidth > 0 ? free = std::max(now, free + time_of(size)) : now;
   }
@@ -38,7 +38,7 @@ struct SimulatedPort {
 };
 
 struct SimulatedLinkOptions {
-  // jitter: up to so much more, drawn for each frame
+  // jitter: up to so much more, drawn for each frame.
   Instant latency = std::chrono::microseconds(50), jitter{};
   double bandwidth = 0;  // bytes a second, each way; 0: no limit
   // Bytes on their way at which no more leaves. One frame may exceed it.
@@ -58,7 +58,7 @@ struct SimulatedEnd {
 };
 
 // A connection between two ends, 0 and 1, in order. Messages travel as they are, and take the time
-// of the frames that would hold them (wire.h). What it draws depends on `random` and the messages
+// of the frames that would hold them (wire.h). Its random draws depend on `random` and the messages
 // that pass.
 class SimulatedLink {
  public:
@@ -79,7 +79,7 @@ class SimulatedLink {
     std::size_t from = 0, size = 0;  // the end that sent it; bytes of its frame
     Message message;
   };
-  // Letters that do not move: events hold places in them.
+  // A list, whose letters do not move: events hold places in them.
   using Letters = std::list<Letter>;
   struct Direction {
     std::multimap<Urgency, Message> queue;

@@ -30,7 +30,7 @@ void IoThreads::stop() {
 
 namespace {
 
-// Work for a free strand runs at once, on the caller's thread; work that waits behind it, on the
+// Runs work for a free strand at once, on the caller's thread, and work that waits behind it on the
 // threads of `io`. Asio's own executor runs nothing at once on a thread that is not its own.
 struct Visitor {
   asio::io_context::executor_type io;
@@ -82,7 +82,7 @@ bool Strand::try_run(const std::function<void()>& work) const {
   if (here() || io.io.get_executor().running_in_this_thread()) return false;
   ++io.visitors;  // before it looks at `stopped`, as stop() does it the other way round
   bool ran = false;
-  // If something is on the strand, this comes after it, and does nothing on one of its threads.
+  // If something is on the strand, this runs after it, and does nothing on one of its threads.
   if (!io.stopped)
     asio::dispatch(asio::strand<Visitor>(self->strand),
                    [&work, &ran, caller = std::this_thread::get_id()] {

@@ -31,14 +31,14 @@ class Strand {
  public:
   explicit Strand(IoThreads& threads);
   Strand sibling() const;  // another of the same threads
-  // On some thread of its IoThreads, later.
+  // Runs `work` on some thread of its IoThreads, later.
   void post(std::function<void()> work) const;
-  // Before this returns if the caller is on the strand already, or is another strand's work on a
-  // thread of its IoThreads and nothing is on this one; else as post(). Saves a turn of the
-  // threads' queue.
+  // Runs `work` before this returns if the caller is on the strand already, or is another strand's
+  // work on a thread of its IoThreads and nothing is on this one; else as post(). Saves a turn of
+  // the threads' queue.
   void run(std::function<void()> work) const;
-  // Before this returns, on the caller's thread, which is none of the IoThreads. False, and not at
-  // all, if something is on the strand or the IoThreads have stopped.
+  // Runs `work` before this returns, on the caller's thread, which is none of the IoThreads.
+  // Returns false, without running it, if something is on the strand or the IoThreads have stopped.
   bool try_run(const std::function<void()>& work) const;
   // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
   void after(std::chrono::nanoseconds delay, std::function<void()> work) const;
@@ -51,7 +51,7 @@ class Strand {
   std::shared_ptr<Machinery> machinery;
 };
 
-// A monotonic clock's time.
+// Returns a monotonic clock's time.
 Instant now();
 
 }  // namespace shoal::table

@@ -142,7 +142,7 @@ void TableOverTcp::retire(const Retire& retire) {
 
 // ---- the solver's thread: rows ----
 
-// A short push is sent here and now: that costs no more than to wake a thread that sends it. So is
+// Sends a short push at once: that costs no more than to wake a thread that sends it. So it does
 // any push of a worker that is alone.
 void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
@@ -196,7 +196,7 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
       [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
 }
 
-// Links need some of it for other payloads.
+// Leaves some of the memory for other payloads of links.
 std::shared_ptr<float[]> TableOverTcp::memory(std::size_t floats) {
   constexpr std::size_t kForLinks = 1u << 30;
   std::shared_ptr<std::byte[]> piece;

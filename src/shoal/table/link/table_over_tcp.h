@@ -1,5 +1,5 @@
-// The Table of a worker in a job over TCP: a Client on a strand, connected with every server; the
-// one in its own process it reaches without a connection.
+// The Table of a worker in a job over TCP: a Client on a strand, connected with every server. It
+// reaches the server in its own process without a connection.
 #pragma once
 
 #include "shoal/table/client.h"
@@ -84,7 +84,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void lost(Peer& peer, const Error& error) override {
     coordinator_.report(peer.rank(), peer.heard_clock(), error);
   }
-  // Past the last if it is no server.
+  // Returns the number of a server, or one past the last if the rank is none.
   int number_of(Rank rank) const {
     return static_cast<int>(std::ranges::find(servers_, rank) - servers_.begin());
   }
@@ -137,7 +137,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   bool alone_ = false;  // no other worker pushes
   ParallelFor parallel_for_;
 
-  // Not taken to the strand yet; if there are any, it comes for them.
+  // Requests not taken to the strand yet; if there are any, the strand comes for them.
   std::vector<Request> requests_ GUARDED_BY(process_.mutex);
   std::vector<Pending> pending_ GUARDED_BY(process_.mutex);  // by row
   std::size_t missing_ GUARDED_BY(process_.mutex) = 0;       // rows that wait() waits for

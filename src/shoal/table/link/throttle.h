@@ -1,4 +1,4 @@
-// A limit of bytes a second, for trials of slow networks. Time is given from outside.
+// Limits bytes a second, for trials of slow networks. Time is passed in by the caller.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace shoal::table {
 
-// A debt of time: bytes may be moved while there is none, and what was moved makes some. So the
+// Keeps a debt of time: bytes may be moved while there is none, and moved bytes add to it. So the
 // mean is exact whatever the sizes are. For any thread.
 class Throttle {
  public:
@@ -22,7 +22,7 @@ class Throttle {
     constexpr double kLeast = 1024, kMost = 32 * 1024;
     return static_cast<std::size_t>(std::clamp(rate_ * to_seconds(kLongestBurst), kLeast, kMost));
   }
-  // Zero: bytes may be moved now.
+  // Returns how long to wait; zero: bytes may be moved now.
   Time wait(Time now) const {
     MutexLock lock(mutex_);
     return std::max(Time{}, paid_ - now);

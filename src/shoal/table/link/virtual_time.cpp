@@ -17,8 +17,8 @@ void VirtualTime::put(Event&& event) {
   buckets_[static_cast<std::size_t>(std::bit_width(differ))].push_back(std::move(event));
 }
 
-// The first bucket that has events has the earliest ones, and its events are of no bucket behind it
-// from now on.
+// Goes on to the first bucket that has events, which has the earliest ones. From now on its events
+// are of no bucket behind it.
 void VirtualTime::go_on() {
   buckets_[0].clear();
   done_ = 0;

@@ -1,5 +1,5 @@
-// A clock that goes from one event to the next, and what is to happen when. For the simulated
-// network, and for whatever else is driven by instants.
+// A clock that goes from one event to the next, and runs each at its instant. For the simulated
+// network, and other code driven by instants.
 #pragma once
 
 #include <array>

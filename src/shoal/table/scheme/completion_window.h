@@ -1,4 +1,4 @@
-// Weed-out by completions: what a worker has done counts if it was also among the last to finish
+// Weed-out by completions: a worker's task counts if it was also among the last to finish
 // something. Source: SpeeDO's --weedout.
 #pragma once
 
@@ -33,7 +33,7 @@ class CompletionWindow final : public Pacer {
     ++limit_;
     next_ = (next_ + 1) % limit_;
   }
-  // The oldest in the ring is forgotten, whichever worker left.
+  // Forgets the oldest in the ring, whichever worker left.
   void leave(int worker, Instant) override {
     workers_.erase(worker);
     if (is_full()) ring_.erase(ring_.begin() + next_);

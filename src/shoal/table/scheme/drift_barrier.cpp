@@ -15,8 +15,8 @@ class DriftPacer final : public Pacer {
   // `reread`: workers go on from the rows, rather than from weights of their own.
   DriftPacer(std::int64_t max_advance, bool reread) : max_advance_(max_advance), reread_(reread) {}
 
-  // During a barrier it is not waited for, and starts with the others; otherwise it counts as the
-  // foremost.
+  // Joins a worker. During a barrier it is not waited for, and starts with the others; otherwise it
+  // counts as the foremost.
   void join(int worker, Instant) override {
     std::int64_t most = 1;
     for (const auto& [number, other] : workers_) most = std::max(most, other.done);
@@ -54,7 +54,7 @@ class DriftPacer final : public Pacer {
     return done(*most) - done(*least);
   }
 
-  // `last` came last: its rows hold what all have done.
+  // Ends the barrier if it can. `last` came last: its rows hold the tasks of all.
   void try_to_end(int last) {
     if (!std::ranges::all_of(
             workers_, [](const auto& entry) { return entry.second.waits || entry.second.outside; }))

@@ -1,7 +1,8 @@
-// Elastic averaging: workers go their own ways for a few steps, then each and the center pull each
-// other a part, moving_rate, of the way. EASGD, and with a solver that has momentum EAMSGD. Source:
-// Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS 2015; SpeeDO's
-// movingRate. exchange_order: after the steps is SpeeDO's, before the first of them the paper's.
+// Elastic averaging: workers make a few steps on their own, then each and the center move a part,
+// moving_rate, of the way towards each other. EASGD, and with a solver that has momentum EAMSGD.
+// Source: Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS 2015;
+// SpeeDO's movingRate. exchange_order: after the steps is SpeeDO's, before the first of them the
+// paper's.
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/single.h"
 

@@ -1,8 +1,8 @@
 // Local SGD whose workers make as many steps as the slowest one's step leaves time for, then
-// average. Source: ESync (Li et al., IEEE TSC 2020). What becomes of the rows is local_steps'; here
-// are the pacers, which say how many steps. `pull`: after each step the worker asks whether to make
-// another, as in the original. `assigned`: it is told at the start of a round, from the times of
-// the rounds before.
+// average. Source: ESync (Li et al., IEEE TSC 2020). Rows are merged as in local_steps; the pacers
+// here set the number of steps. `pull`: after each step the worker asks whether to make another, as
+// in the original. `assigned`: it is told at the start of a round, from the times of the rounds
+// before.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -45,7 +45,7 @@ class RoundPacer : public Pacer {
   }
 
  protected:
-  // All `records` are done with the round.
+  // Shows the round: all `records` are done with it.
   void show(const std::vector<Record>& records) {
     std::string lines;
     for (const Record& one : records)
@@ -75,8 +75,8 @@ struct PulledWorker {
   Clock round = -1;  // that it has entered
 };
 
-// One round is under way at a time: a worker may ask for the next when all have handed in this one,
-// or one that is still in it would never be told to push.
+// Runs one round at a time: a worker may ask for the next when all have handed in this one, or one
+// that is still in it would never be told to push.
 class PullPacer final : public RoundPacer<PulledWorker> {
  public:
   using RoundPacer::RoundPacer;
@@ -109,7 +109,7 @@ class PullPacer final : public RoundPacer<PulledWorker> {
   }
 
  private:
-  // Once all have ended it.
+  // Shows the round once all have ended it.
   void show_if_ended() {
     std::vector<Record> records;
     for (const auto& [number, worker] : workers_) {
@@ -144,7 +144,7 @@ class StepTimes {
   static constexpr double kMost = 3;
   static constexpr std::size_t kWindow = 10;  // times that are remembered
 
-  // So many steps took so long each, above 0.
+  // Adds so many steps that took so long each, above 0.
   void add(double seconds, std::uint32_t steps) {
     constexpr std::uint32_t kEnough = 20;  // after so many the ones before do not matter
     for (std::uint32_t step = 0; step < std::min(steps, kEnough); ++step) {
@@ -170,9 +170,9 @@ class StepTimes {
   std::deque<double> recent_;
 };
 
-// Local steps of a worker that needs `seconds` for one while the slowest needs `available` for its
-// part: it makes another one as long as that ends `epsilon` or more before the slowest does; at
-// least one.
+// Returns the local steps of a worker that needs `seconds` for one while the slowest needs
+// `available` for its part. It makes another one as long as that ends `epsilon` or more before the
+// slowest does; at least one.
 int steps_within(double available, double seconds, double epsilon) {
   constexpr double kMany = 1e9;
   const double more = std::floor((available - seconds - epsilon) / seconds);
@@ -188,14 +188,15 @@ struct AssignedWorker {
   double exchange = 0;  // smoothed; 0: not known
 };
 
-// A round is of one clock. A worker that asks for the first time, or when the round has begun,
-// makes the least number of steps; the others begin a round together, when all that are in the job
-// have asked.
+// Assigns steps by rounds of one clock. A worker that asks for the first time, or when the round
+// has begun, makes the least number of steps; the others begin a round together, when all that are
+// in the job have asked.
 class AssigningPacer final : public RoundPacer<AssignedWorker> {
  public:
   using RoundPacer::RoundPacer;
 
-  // The end of its last task is not reported: that took as long a step as the ones before.
+  // Takes out a worker. The end of its last task is not reported: its steps are taken to be as long
+  // as the ones before.
   void leave(int number, Instant now) override {
     const AssignedWorker& worker = workers_.at(number);
     if (worker.clock >= 0 && !worker.waits)
@@ -233,7 +234,7 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
       if (worker.waits) start(number, worker);
   }
 
-  // The round that has ended, of those that were in it.
+  // Shows the round that has ended, of those that were in it.
   void show_ended() {
     left_.clear();
     std::vector<Record> records;
@@ -242,8 +243,8 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
     if (!records.empty()) show(records);
   }
 
-  // The slowest makes the least number of steps; what it needs for them and to hand them in is
-  // there for all.
+  // Plans the steps. The slowest makes the least number; all have the time that it needs for them
+  // and to hand them in.
   void plan() {
     double available = 0, total = 0;
     for (const auto& [number, worker] : workers_)
@@ -265,7 +266,7 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
     if (planned > 1 && total == static_cast<double>(limits_.least * planned)) warn_of_epsilon();
   }
 
-  // Said once: bsp would be the same.
+  // Warns, once, that bsp would be the same.
   void warn_of_epsilon() {
     double slowest = 0, fastest = kUnknown;
     for (const auto& [number, worker] : workers_) {

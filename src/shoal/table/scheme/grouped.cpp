@@ -1,7 +1,7 @@
-// Grouping SGD: workers of a group are in step, groups are not; what a group brings is one update
-// of the mean of its members, weighed by how much of the others' it missed, by default 1/Y. Source:
-// MXNet-G's dist_gsync (CCGRID 2019). With a staleness no group starts a round more than that many
-// ahead of the slowest group.
+// Grouping SGD: workers of a group are in step, groups are not. The contribution of a group is one
+// update of the mean of its members, weighed by how many of the others' updates it missed, by
+// default 1/Y. Source: MXNet-G's dist_gsync (CCGRID 2019). With a staleness no group starts a round
+// more than that many ahead of the slowest group.
 //
 // One group is bsp; groups of one worker each are async with weighting, at the full rate.
 #include <algorithm>
@@ -50,8 +50,8 @@ class Grouped final : public Scheme {
     return "";
   }
 
-  // A worker that left is in no group, and a group without members is none. A new worker joins
-  // those that are about as fast, or else to the smallest group.
+  // Returns the groups for other workers. A worker that left is in no group, and a group without
+  // members is none. A new worker joins those that are about as fast, or else the smallest group.
   SchemeSpec for_workers(std::span<const int> before,
                          std::span<const double> seconds) const override {
     Groups now(groups_.size());
@@ -75,7 +75,7 @@ class Grouped final : public Scheme {
   }
 
  private:
-  // The round of a group: all that its members hold, when all have something.
+  // Merges the round of a group: all contributions of its members, when each has one.
   std::optional<Merge> merge_group(const RowView& row, const std::vector<int>& group) const {
     std::vector<std::size_t> all;
     Version last = 0, used = row.version;

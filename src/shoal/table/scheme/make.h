@@ -6,7 +6,7 @@
 
 namespace shoal::table {
 
-// Complains, if it must, to the parameters: then what is made is thrown away.
+// Makes a scheme. It reports errors to the parameters: then the result is thrown away.
 #define SCHEME(name, ...) std::unique_ptr<Scheme> make_##name(Parameters&);
 #include "shoal/table/scheme/schemes.def"
 #undef SCHEME

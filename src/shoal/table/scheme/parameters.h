@@ -1,7 +1,6 @@
-// The parameters of a spec as its scheme reads them: each by its own name, of its own type. A value
-// that cannot be, one that must be given and is not, and parameters that the scheme has not become
-// one error, which SchemeSpec::make gives out. So what is asked always has an answer, if only for
-// an object that is thrown away.
+// Reads the parameters of a spec for its scheme: each by its own name, of its own type. Impossible
+// values, missing ones, and parameters that the scheme does not have become one error, which
+// SchemeSpec::make returns. So each call has a result, if only for an object that is thrown away.
 #pragma once
 
 #include "shoal/table/scheme.h"
@@ -13,23 +12,24 @@ class Parameters {
  public:
   explicit Parameters(const SchemeSpec& given) : given_(given), spec_{.name = given.name} {}
 
-// The value of a parameter, or else `otherwise`; without, it must be given. What differs from
-// `otherwise` goes into spec().
+// Returns the value of a parameter, or else `otherwise`; without, it must be given. Values other
+// than `otherwise` go into spec().
 #define FIELD(name, Type, usual, others, allowed, ...)               \
   Type name(std::optional<Type> otherwise = usual) {                 \
     return take(#name, given_.name, spec_.name, otherwise, allowed); \
   }
 #include "shoal/table/scheme/fields.def"
 
-  // Whatever else is wrong. The first complaint is the one that is heard.
+  // Reports another error. The first one is returned.
   void refuse(const std::string& why) {
     if (wrong_.empty()) wrong_ = why;
   }
   const SchemeSpec& given() const { return given_; }
-  // Returns the given spec without what goes without saying.
+  // Returns the given spec without values equal to their defaults.
   const SchemeSpec& spec() const { return spec_; }
   const std::vector<std::string>& asked() const { return asked_; }
-  // The first thing wrong, "" if nothing is: to be asked after the scheme asked all it has.
+  // Returns the first error, "" if there is none: to be called after the scheme has read all its
+  // parameters.
   std::string wrong() const;
 
  private:

@@ -1,5 +1,5 @@
-// A contribution that is an update of its own: what all schemes share whose workers do not wait to
-// be merged together.
+// Merges each contribution as an update of its own: the shared part of all schemes whose workers do
+// not wait to be merged together.
 #pragma once
 
 #include "shoal/table/scheme/weighting.h"
@@ -17,13 +17,13 @@ struct Single : SchemeTraits {
   Version most_lag = kUnbounded;  // a contribution is dropped after more updates than these
 };
 
-// Merges each contribution when it arrives; a worker reads what holds its own.
+// Merges each contribution when it arrives; a worker reads rows with all its own.
 class OneByOne : public Scheme {
  public:
   OneByOne(const SchemeSpec& spec, const Single& single) : Scheme(spec, single), single_(single) {}
   std::string caution(int workers) const override;
-  // A drop, if there is nothing in the contribution, it is late or its weight is 0. What a worker
-  // says of its weight beside others' is not used, except that 0 is none.
+  // Drops the contribution if it is empty, it is late or its weight is 0. The weight that a worker
+  // gives beside others' is not used, except that 0 is none.
   std::optional<Merge> next_merge(const RowView& row) const override;
 
  private:

@@ -1,10 +1,10 @@
 // Synchronous SGD with backup workers: of each version of a row the first N gradients, of as many
-// workers, make the next version, where N = workers - backup, at least 1; what comes later is
-// dropped, and its worker goes on from the newest. Each row decides by itself. A worker that goes
-// leaves backup as it is, so that N shrinks and no worker waits for the lost. Where workers share
-// their iterations what is dropped counts as done, and no worker goes on alone after the others'
-// last version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv 1604.00981.
-// Late gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
+// workers, make the next version, where N = workers - backup, at least 1. Later ones are dropped,
+// and their workers go on from the newest. Each row decides by itself. A worker that leaves does
+// not change backup, so that N shrinks and no worker waits for the lost. Where workers share their
+// iterations dropped ones count as done, and no worker goes on alone after the others' last
+// version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv 1604.00981. Late
+// gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
 #include <algorithm>
 
 #include "shoal/table/scheme/make.h"
@@ -26,7 +26,7 @@ class SyncBackup final : public Scheme {
                                    " workers; at least one must not be spare");
   }
 
-  // Spare workers stay as many, while one is left that is not.
+  // Keeps the number of spare workers, while one is left that is not.
   SchemeSpec for_workers(std::span<const int> before, std::span<const double>) const override {
     SchemeSpec now = spec();
     if (!unfit(static_cast<int>(before.size())).empty()) now.backup = before.size() - 1;
@@ -38,7 +38,7 @@ class SyncBackup final : public Scheme {
     std::vector<std::size_t> fresh;
     for (std::size_t i = 0; i < row.held.size(); ++i)
       (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
-    // alone, and first: their workers may yet bring something of this version
+    // Drops late ones alone, and first: their workers may yet contribute to this version.
     if (!late.drop.empty()) return late;
     // Counts workers that count, or that still have a contribution here.
     const std::int64_t live = std::ranges::count_if(row.workers, [](const WorkerView& worker) {

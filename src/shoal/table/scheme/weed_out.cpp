@@ -1,7 +1,8 @@
-// Weed-out: asynchronous, but what comes late is dropped, and its worker goes on from the newest
-// rows. Late is, with max_version_lag, a contribution to a row that has had more updates than that
-// since its worker read it (TensorFlow's DropStaleGradientOptimizer); with weedout, a whole task
-// during which that many others were finished, dropped ones included (SpeeDO's --weedout).
+// Weed-out: asynchronous, but late contributions are dropped, and their workers go on from the
+// newest rows. Late is, with max_version_lag, a contribution to a row that has had more updates
+// than that since its worker read it (TensorFlow's DropStaleGradientOptimizer); with weedout, a
+// whole task during which that many others were finished, dropped ones included (SpeeDO's
+// --weedout).
 #include "shoal/table/scheme/completion_window.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/single.h"
