@@ -187,7 +187,8 @@ void ShardRow::throw_away(const Merge& merge) {
 
 // ---- reads ----
 
-// The float32 payload is the row's buffer on loan: to keep it would make each update a copy.
+// Returns the encoded weights. The float32 payload is the row's buffer on loan: to keep it would
+// make each update a copy.
 Payload ShardRow::encoded() {
   if (answers_.id() == CodecId::kFloat32) return answers_.encode(numbers(Part::kWeights));
   if (encoded_version_ != version_) {

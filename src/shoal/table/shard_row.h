@@ -10,13 +10,12 @@
 
 namespace shoal::table {
 
-// Says what the plan has for all rows.
+// Keeps a row. Its plan holds whatever is the same for all rows.
 class ShardRow {
  public:
-  // The plan outlives the row. `pushes` is the codec of what workers push, `answers` encodes the
-  // weights that they read. `in_place`, if it
-  // is not empty, is memory of the only worker that holds the weights; the worker does not look at
-  // it from a push to its answer.
+  // The plan outlives the row. `pushes` is the codec of workers' pushes, `answers` encodes the
+  // weights that they read. `in_place`, if it is not empty, is memory of the only worker that holds
+  // the weights; the worker does not read it from a push to its answer.
   ShardRow(RowId id, const Plan& plan, const Codec& pushes, const Codec& answers,
            std::span<float> in_place);
 
@@ -26,7 +25,8 @@ class ShardRow {
   // ---- numbers ----
   bool has(Part part) const { return has_[static_cast<std::size_t>(part)]; }
   void set(Part part, std::span<const float> numbers);  // zeros if there are none
-  // Numbers that are kept in place are not lent: they are their reader's.
+  // Returns the numbers of a part. Numbers that are kept in place are not lent: they are their
+  // reader's.
   Values numbers(Part part) const {
     const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
     return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
@@ -43,18 +43,17 @@ class ShardRow {
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
   void end_at(int worker, Clock end) { move(worker, workers_[worker].pushed, end); }
-  // Forgets what the worker pushed from `end` on, as far as it is not merged. Returns how many
-  // pushes that were.
+  // Forgets the worker's pushes from `end` on that are not merged. Returns their number.
   std::size_t forget(int worker, Clock end);
 
   // ---- merges ----
   double squares(const Merge& merge) const;  // of the scaled sum
-  // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the
-  // rule, without the merge's own.
+  // Applies the merge, and throws away the contributions that it takes and drops. `gradient_scale`
+  // is that of the rule, without the merge's own.
   void apply(const Merge& merge, double gradient_scale, Spares& spares,
              const ParallelFor& parallel_for);
 
-  // The same without the numbers.
+  // Counts the merge without the numbers.
   void count(const Merge& merge) {
     version_ += !merge.take.empty();
     throw_away(merge);
@@ -98,7 +97,7 @@ class ShardRow {
     Values values;
   };
   Payload encoded();
-  // The worker's next push is of clock `pushed`; it counts until that is `end`.
+  // Sets the clock of the worker's next push to `pushed`; it counts until that is `end`.
   void move(int worker, Clock pushed, Clock end);
   void find_slowest();
   void find_oldest();

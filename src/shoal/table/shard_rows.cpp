@@ -17,8 +17,8 @@ std::string push_named(int worker, const Push& push) {
 
 }  // namespace
 
-// A row with one reader, which need not stay as it was read, is kept in the memory of its reader:
-// an update there is a read too.
+// Makes the rows. A row with one reader, which may change once it was read, is kept in the memory
+// of its reader: an update there is a read too.
 ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InPlace& in_place,
                      ShardKeeps& keeps)
     : keeps_(keeps),
@@ -121,7 +121,7 @@ Status ShardRows::check_push(int worker, const ShardRow& row, const Push& push) 
   return {};
 }
 
-// A push of weight 0 may have no numbers.
+// Returns the numbers of a push. One of weight 0 may have none.
 Result<Values> ShardRows::numbers_of(int worker, const Push& push, CodecState state) const {
   if (push.weight == 0 && push.payload.bytes.empty()) return Values();
   const Row& row = plan_.rows[push.row];
@@ -150,8 +150,8 @@ Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
   return {};
 }
 
-// A push is taken in its turn, once. One that is there already is its worker's question whether it
-// arrived; the answer is the row, if not yet then when it may be read.
+// Takes a push in its turn, once. A repeated push asks whether it arrived; the answer is the row,
+// at once or when it may be read.
 Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   if (written(push.row)) return push_written(worker, push, out);
   const Result<ShardRow*> found =
@@ -185,8 +185,8 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   return {};
 }
 
-// A read, or a push, that came again: if the row waits for the norm of all rows, the word of that
-// may be lost.
+// Handles a read, or a push, that came again: if the row waits for the norm of all rows, this
+// server's Norm or its answer may be lost.
 void ShardRows::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
   const bool is_new = row.wait(worker, clock);
   answer_reader(row, worker, out);
@@ -224,7 +224,7 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
 
 // ---- merges ----
 
-// False: there was none.
+// Merges what the row allows. Returns false if there was no merge.
 bool ShardRows::merge(ShardRow& row) {
   bool merged = false;
   while (!row.pending) {
@@ -263,7 +263,7 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
     row.apply(merge, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
 }
 
-// If it waits, and may read.
+// Answers a worker that waits and may read.
 void ShardRows::answer_reader(ShardRow& row, int worker, Outbox& out) {
   if (!row.is_waiting(worker) || !row.can_read(*scheme_, worker)) return;
   RowMessage answer = row.answer(*scheme_, worker);
@@ -281,7 +281,8 @@ void ShardRows::send_norm(Outbox& out) const {
                                     plan_.generation}});
 }
 
-// A server without rows that learn is always complete: the coordinator waits for its word too.
+// Sends the norm when it is complete. A server without rows that learn is always complete: the
+// coordinator waits for its Norm too.
 void ShardRows::send_norm_if_complete(Outbox& out) {
   if (plan_.clip < 0 || norm_sent_ || without_weights_ > 0 || complete_ < learning_.size()) return;
   if (std::ranges::max(ends_) <= norm_clock_) return;
@@ -329,8 +330,8 @@ Status ShardRows::retire(int worker, const Retire& retire, Outbox& out) {
   return {};
 }
 
-// A decision made before the norm of all is known is made again without what the worker leaves
-// unfinished.
+// Removes a worker. A decision made before the norm of all is known is made again without the
+// contributions that the worker leaves unfinished.
 void ShardRows::leave(int worker, Outbox& out) {
   gone_[worker] = true;
   Clock& end = ends_[worker];

@@ -49,7 +49,8 @@ class ShardRows {
       std::visit([&](const auto& one) { bytes += one->bytes(); }, row);
     return bytes;
   }
-  // "" if all pushes are in the rows, or were dropped; else what keeps the generation from its end.
+  // Returns "" if all pushes are in the rows, or were dropped; else what keeps the generation from
+  // its end.
   std::string why_not_over() const;
 
   // Says that all rows have their weights, if they have.
@@ -68,9 +69,9 @@ class ShardRows {
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
   Result<Values> numbers_of(int worker, const Push& push, CodecState state = {}) const;
   Status check_finite(int worker, const Push& push, const Values& numbers);
-  // `what` has words for an error.
+  // Returns the row. `what` are words for an error.
   Result<ShardRow*> row_of(RowId row, const auto&... what) const;
-  // Null for rows of other servers, and of the other kind.
+  // Returns null for rows of other servers, and of the other kind.
   template <class T>
   T* at(RowId row) const {
     const std::size_t number = own_.find(row);
@@ -80,14 +81,14 @@ class ShardRows {
   }
   WrittenRow* written(RowId row) const { return at<WrittenRow>(row); }
   Status push_written(int worker, const Push& push, Outbox& out);
-  // It had stopped, and others did not wait for it.
+  // Takes a worker back that had stopped, and for which others did not wait.
   void come_back(int worker, Clock clock) {
     Clock& end = ends_[worker];
     if (clock < end) return;
     end = kUnbounded;
     for (ShardRow* row : learning_) row->end_at(worker, end);
   }
-  // All merges that the row allows, then all reads.
+  // Makes all merges that the row allows, then all reads.
   void advance(ShardRow& row, Outbox& out) {
     merge(row);
     answer_readers(row, out);

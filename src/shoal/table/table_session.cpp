@@ -10,7 +10,7 @@
 namespace shoal::table {
 namespace {
 
-// A plan line by line, so that a difference can be shown.
+// Describes a plan line by line, so that a difference can be shown.
 std::string describe(const Plan& plan) {
   std::string rows;
   std::size_t floats = 0;
@@ -99,7 +99,7 @@ Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body
   if (body.size() > kMaxBodyBytes)
     return Error{Code::kInternal, str(name_of(topic), " ", clock, " has a body of ", body.size(),
                                       " bytes; at most ", kMaxBodyBytes, " can be sent")};
-  // This worker pushes nothing more, or not until it is back, and no other one is to wait for its
+  // The worker pushes nothing more, or not until it is back. No other one is to wait for its
   // pushes.
   const bool ends =
       topic == Topic::kDone || topic == Topic::kLeave ||

@@ -1,5 +1,5 @@
-// The steps that the tables of all workers go through alike: how a generation begins and ends, and
-// questions to the coordinator. The table over TCP and the simulator's bring the rows and the
+// The steps that the tables of all workers go through alike: the begin and end of a generation, and
+// questions to the coordinator. The table over TCP and the simulator's implement the rows and the
 // waits.
 #pragma once
 
@@ -26,7 +26,7 @@ class TableSession : public Table {
   explicit TableSession(bool compares, SchemeMaker maker = &SchemeSpec::make)
       : compares_(compares), maker_(std::move(maker)) {}
 
-  // Before anything else in each call.
+  // Called before anything else in each call.
   virtual void enter() {}
   // Begins with the plan: from here on rows of it may come.
   virtual void open(const Plan& plan, const Destinations& destinations) = 0;
@@ -36,15 +36,15 @@ class TableSession : public Table {
   // Tells all servers.
   virtual void retire(const Retire& retire) = 0;
   virtual void say(Ask question) = 0;  // to the coordinator
-  // Waits until done(), which finds what it waits for in what the coordinator has said. After a
-  // while a warning says that the worker "has waited `whom` 5 s `why`".
+  // Waits until done(), which reads the coordinator's messages, is true. After a while a warning
+  // says that the worker "has waited `whom` 5 s `why`".
   using Heard = std::function<bool(PendingAnswers&)>;
   virtual Status wait_to_hear(const Heard& done, const char* whom, const char* why) = 0;
   virtual void know(RosterBody roster) = 0;  // of the next generation
   virtual void end(Clock) {}                 // no iteration follows `clock` of them
 
-  // Begins the generation of this plan where nothing has to be done or agreed on. An error is the
-  // plan's.
+  // Begins the generation of this plan where nothing has to be done or agreed on. An error is an
+  // error of the plan.
   Status begin(const Plan& plan);
   void open_rows(const Plan& plan, const Destinations& destinations) {
     rows_ = plan.rows.size();
@@ -52,22 +52,22 @@ class TableSession : public Table {
   }
   // Waits until all rows that were asked for have arrived.
   Status settle();
-  // The worker has pushed its row at this clock.
+  // Notes that the worker has pushed its row at this clock.
   void pushed(Clock clock) { retire_->clock = clock + 1; }
   const GenerationStart& generation_start() const { return start_; }
 
  private:
   const bool compares_;
   const SchemeMaker maker_;
-  // For servers when this worker pushes nothing more; none before the first plan.
+  // The Retire for servers when this worker pushes nothing more; none before the first plan.
   std::optional<Retire> retire_;
   std::size_t rows_ = 0;  // that are open
   GenerationStart start_;
   bool waited_for_ = false;  // pushes of other workers may wait for this one's
 };
 
-// Returns what the chief sends each server: the plan, then of each of its rows the histories, then
-// the weights, which complete it.
+// Returns the messages of the chief to each server: the plan, then of each of its rows the
+// histories, then the weights, which complete it.
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial);
 
 }  // namespace shoal::table

@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kBlock = 2048;        // floats: a block of sums stays in the nearest cache
 constexpr std::size_t kPiece = 4 * kBlock;  // of a ParallelFor: some microseconds
 
-// The sum of the terms, at least one, from `begin` on: in `block`, or where it is if it is one of
-// weight 1.
+// Returns the sum of the terms, at least one, from `begin` on: in `block`, or in place if it is a
+// single one of weight 1.
 const float* sum(std::span<const Term> terms, std::size_t begin, std::size_t n, float* block) {
   if (terms.size() == 1 && terms[0].weight == 1) return terms[0].values + begin;
   for (std::size_t t = 0; t < terms.size(); ++t) {
@@ -43,7 +43,7 @@ void for_each_block(std::size_t n, std::span<const Term> terms, const ParallelFo
   });
 }
 
-// The numbers from `begin` on, at the place where they are to be changed.
+// Copies the numbers from `begin` on to the place where they are to be changed. Returns that place.
 float* bring(Change change, std::size_t begin, std::size_t n) {
   if (change.from != change.to) std::copy_n(change.from + begin, n, change.to + begin);
   return change.to + begin;

@@ -21,8 +21,8 @@ struct Change {
   float* to = nullptr;
 };
 
-// One step of the rule on the sum of the terms, as ops::update takes it on one gradient, to the
-// bit. histories: as many as the rule keeps.
+// Takes one step of the rule on the sum of the terms, as ops::update takes it on one gradient, to
+// the bit. histories: as many as the rule keeps.
 void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
               std::span<const Change> histories, const ParallelFor& parallel_for = {});
 // Computes row += scale * sum.

@@ -62,7 +62,7 @@ WrittenRow::Reader* WrittenRow::find(int worker) {
   return found == readers_.end() || found->worker != worker ? nullptr : &*found;
 }
 
-// All readers are looked through only when the last of those at the least clock reads further.
+// Moves a reader on. Searches all readers only when the last of those at the least clock moves.
 void WrittenRow::read(Reader& reader, Clock clock) {
   const bool is_slow = reader.clock == least_;
   if (clock == std::exchange(reader.clock, clock) || !is_slow || --slow_ > 0) return;

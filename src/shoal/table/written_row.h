@@ -12,12 +12,12 @@ class WrittenRow {
  public:
   WrittenRow(RowId id, const Plan& plan);
 
-  // The writer's push; its numbers were checked.
+  // Keeps the writer's push, whose numbers were checked.
   void push(const Push& push, Outbox& out);
-  // A read, of the writer too: its question whether the push of clock - 1 arrived. False: the row
-  // is not for this worker.
+  // Takes a read. The writer's own asks whether its push of clock - 1 arrived. False: the row is
+  // not for this worker.
   bool get(int worker, Clock clock, Outbox& out);
-  // The worker reads no more.
+  // Removes a worker that reads no more.
   void leave(int worker);
   std::size_t bytes() const;
 

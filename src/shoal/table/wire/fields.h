@@ -1,4 +1,4 @@
-// Fields to bytes and back, one after the other.
+// Writes fields to bytes and reads them back, one after the other.
 #pragma once
 
 #include <type_traits>
@@ -24,7 +24,7 @@ struct Range {
 template <class Enum>
 constexpr Range<Enum> range_of();  // layout.h
 
-// Numbers and arrays of bytes are as in memory, which is little-endian.
+// Writes fields. Numbers and arrays of bytes are as in memory, which is little-endian.
 class Writer {
  public:
   template <class... T>
@@ -36,11 +36,11 @@ class Writer {
                                  << " can be sent";
     text(value, limit, field);
   }
-  // Writes the words of a scheme, and none of one that is not given.
+  // Writes the words of a scheme, and none if there is no scheme.
   void scheme(const std::optional<SchemeSpec>& spec) {
     bytes(spec ? spec->words() : "", kMaxSchemeBytes, "scheme");
   }
-  // Cut at the limit.
+  // Writes a text, cut at the limit.
   void text(const std::string& value, std::size_t limit, const char*) {
     const std::string_view kept = std::string_view(value).substr(0, limit);
     put(static_cast<std::uint32_t>(kept.size()));
@@ -67,7 +67,7 @@ class Writer {
   std::string out_;
 };
 
-// After the first thing wrong everything reads as zero.
+// Reads fields. After the first error everything reads as zero.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : left_(bytes), whole_(bytes.size()) {}
@@ -86,7 +86,7 @@ class Reader {
   void text(std::string& value, std::size_t limit, const char* field) {
     bytes(value, limit, field);
   }
-  // Words in another form than words() gives are an error.
+  // Reads a scheme. Words in another form than words() gives are an error.
   void scheme(auto& spec) {
     std::string words;
     bytes(words, kMaxSchemeBytes, "scheme");
@@ -114,7 +114,7 @@ class Reader {
   }
   void list(Rows& rows, std::size_t limit, const char* field) { list(rows.edit(), limit, field); }
 
-  // Empty, or what was wrong; bytes left over are.
+  // Returns "", or the first error; bytes left over are one.
   const std::string& finish() {
     if (!left_.empty()) fail(str(left_.size(), " bytes more than its fields, of ", whole_));
     return wrong_;

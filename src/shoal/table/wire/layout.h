@@ -27,7 +27,7 @@ constexpr Range<Enum> range_of() {
                  Range{"verdict", Verdict::kPush, Verdict::kAnother},
                  // The receiver knows which codecs a row has.
                  Range{"codec", CodecId{0}, CodecId{255}},
-                 // These two have their numbers from elsewhere, and are on the wire now.
+                 // These two rules have their numbers from elsewhere, and are on the wire now.
                  Range{"rule", optim::Rule::kSgd, optim::Rule::kAdam},
                  Range{"regularization", optim::Regularization::kL2, optim::Regularization::kL1}));
 }

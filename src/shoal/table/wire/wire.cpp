@@ -1,4 +1,4 @@
-// Messages to frames and back: the table of message types, headers, fields, checksums.
+// Converts messages to frames and back: the table of message types, headers, fields, checksums.
 #include "shoal/table/wire.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ constexpr TypeEntry kTypes[] = {
 
 static_assert(std::size(kTypes) == std::variant_size_v<Message>);
 
-// Null if there is no such type.
+// Returns null if there is no such type.
 const TypeEntry* find_entry(std::uint8_t number) {
   const auto found = std::ranges::find(kTypes, number, &TypeEntry::number);
   return found == std::end(kTypes) ? nullptr : found;
@@ -103,7 +103,7 @@ std::string wrong_length(const TypeEntry& entry, const Header& header) {
   return "";
 }
 
-// Returns why fields that could be read make no valid message; empty if they do.
+// Returns why fields that could be read make no valid message; "" if they do.
 template <class M>
 std::string wrong_with(const M& m, const Header& header) {
   if constexpr (requires { m.lowest; })
@@ -121,7 +121,7 @@ std::string wrong_with(const M& m, const Header& header) {
   return "";
 }
 
-// The alternative with this index, with nothing in it.
+// Returns an empty message of the alternative with this index.
 template <std::size_t... I>
 Message empty(std::size_t index, std::index_sequence<I...>) {
   Message message;
