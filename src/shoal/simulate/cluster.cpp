@@ -144,7 +144,7 @@ class Reader {
     return seconds;
   }
 
-  // Lines of `time`: "... conv1\tforward: 1.5 ms." and the same with backward.
+  // Reads lines of `time`: "... conv1\tforward: 1.5 ms." and the same with backward.
   std::vector<Compute::Layer> read_layers(const std::string& path) const {
     std::vector<Compute::Layer> layers;
     for (const std::string& line : split(text_of(path), '\n')) {

@@ -107,7 +107,7 @@ std::vector<std::size_t> DryJob::add_slices(const Net& net, const parallel::RowM
   return complete;
 }
 
-// The layer's messages, asked for before its forward pass and sent after its backward pass.
+// Adds the layer's messages, asked for before its forward pass and sent after its backward pass.
 void DryJob::add_factors(const Net& net, int layer, std::size_t sends, DryPhase& phase) const {
   const auto before = static_cast<std::size_t>(layer);
   Factored::Sizes sizes = dynamic_cast<const Factored&>(*net.layers()[before]).factor_sizes();

@@ -48,8 +48,8 @@ struct DryPhase {
   Clock end = 0;  // the clock after its last task
 };
 
-// The same for every worker of the job. Throws ConfigError for what workers without numbers cannot
-// do.
+// Derives the work, which is the same for every worker of the job. Throws ConfigError for settings
+// that need numbers.
 class DryJob {
  public:
   explicit DryJob(const WorkerSetup& setup);
@@ -57,7 +57,7 @@ class DryJob {
   std::vector<DryPhase> phases;
   bool asks = false;   // workers ask the coordinator, in some phase
   double samples = 0;  // of an iteration
-  // Returns what stands for the values of a row, which needs no copy.
+  // Returns a stand-in for the values of a row, which needs no copy.
   std::span<float> row(const DryPhase& phase, RowId row) const {
     return std::span(*numbers_).first(phase.plan.rows[row].length);
   }

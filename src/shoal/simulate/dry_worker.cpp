@@ -1,5 +1,5 @@
-// A worker without numbers: it waits, sends and lets time pass as one that trains does. What it
-// sends has a size and no values.
+// A worker without numbers: it waits, sends and lets time pass as one that trains does. Its
+// messages have a size and no values.
 #include <algorithm>
 
 #include "shoal/parallel/rows/pacer_client.h"
@@ -17,8 +17,8 @@ class DryWorker final : public SimulatedWorker {
  private:
   const table::Task& task() const { return phase_->task; }
 
-  // Workers that nothing keeps in step come to the end of a phase one after the other. The others
-  // do not wait for the pushes of one that has.
+  // Runs the phases. Workers that nothing keeps in step come to the end of a phase one after the
+  // other. The others do not wait for the pushes of one that has.
   Status work() override {
     for (const DryPhase& phase : dry_->phases) {
       phase_ = &phase;
@@ -92,7 +92,7 @@ class DryWorker final : public SimulatedWorker {
     if (task().pull_first && pacer_->steps() == 1) wait(phase_->learning);
   }
 
-  // Takes the rest of the step's slices, from one event to the next. The thread is not needed for
+  // Runs the rest of the step's slices, from one event to the next. The thread is not needed for
   // that: to resume it for each slice would take longer than all else.
   void run_slices() {
     if (slice_ == phase_->slices.end()) return table_.wake();
@@ -119,7 +119,7 @@ class DryWorker final : public SimulatedWorker {
     });
   }
 
-  // All that the slice needs has arrived, for which the worker has waited since then.
+  // Begins the slice: all that it needs has arrived, for which the worker has waited since then.
   void begin_slice(Instant since) {
     const Instant from = table_.now();
     waits_.add(from - since);

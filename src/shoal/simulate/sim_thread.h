@@ -77,7 +77,7 @@ class SimThread {
     become(State::kReady);
     acts_ = true;
   }
-  // From here on the thread computes.
+  // Leaves: from here on the thread computes.
   void leave() {
     CHECK(acts_) << "the thread computes already";
     acts_ = false;

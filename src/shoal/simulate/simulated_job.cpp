@@ -44,7 +44,7 @@ void SimulatedJob::join() {
   tables_.resize(workers());
 }
 
-// Messages within a process take no time.
+// Returns the options of a link. Messages within a process take no time.
 SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t second) {
   Ports &here = ports_[first], &there = ports_[second];
   if (first == second) return {.latency = {}, .copies = false, .out = {&here.local, &here.local}};
@@ -112,7 +112,7 @@ std::int64_t SimulatedJob::updates() const {
   return past_updates_ + (now ? now->version - plan->start : 0);
 }
 
-// A server handles one message after the other, and a push takes time.
+// Handles a message at its server, one after the other. A push takes time.
 void SimulatedJob::arrived(int server, int worker, Message&& message) {
   Server& here = servers_[server];
   const auto* push = std::get_if<table::Push>(&message);

@@ -51,8 +51,8 @@ class SimulatedJob {
   const Cluster& cluster() const { return cluster_; }
 
   void attach(int worker, SimulatedTable& table) { tables_[worker] = &table; }
-  // Between a worker, end 0, and a server. Made when it is first used: most pairs of a tree never
-  // are.
+  // Returns the link between a worker, end 0, and a server. It is made at the first use: most pairs
+  // of a tree never need one.
   table::SimulatedLink& link(int worker, int server);
   void ask(int worker, Message message) {
     to_coordinator_[rank_of_worker_[worker]]->send(0, std::move(message));
@@ -67,8 +67,8 @@ class SimulatedJob {
 
   int server_of(RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
   table::Shard& shard(int server) { return *servers_[server].shard; }
-  // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
-  // process has answered.
+  // Returns counts of a worker's pushes on all servers, and of the reads that the server in the
+  // worker's process has answered.
   table::StalenessCounts staleness(int worker) const;
   table::Staleness version_staleness() const;  // of the pushes of all workers
   // Returns the sums over all shards: merges, contributions, dropped pushes and staleness.
@@ -77,7 +77,7 @@ class SimulatedJob {
 
   // Ends the job with an error, unless it has one, and wakes all workers.
   void fail(const Error& error);
-  // The error that has ended the job, if one has. Any thread.
+  // Returns the error that has ended the job, if one has. Any thread.
   Status status() const {
     if (!failed_) return {};
     const MutexLock lock(mutex_);

@@ -19,7 +19,7 @@ class SimulatedTable final : public table::TableSession {
   // ---- the thread's side ----
   // The worker's; the table adds the seconds.
   WorkerFigures figures{};
-  // The same now, which may be in the middle of computing or of a wait for rows.
+  // Returns the figures now, which may be in the middle of computing or of a wait for rows.
   WorkerFigures figures_now() const;
   // Counts that the worker computes from now until then.
   void computes(Instant until);
@@ -35,7 +35,7 @@ class SimulatedTable final : public table::TableSession {
   Status wait_until(const std::function<bool()>& done, double& account);
   // Calls `then` when these rows have arrived: at once if they have already.
   void when_arrived(std::span<const RowId> rows, std::function<void()> then);
-  // From here on `arrived` is called for each row that arrives, before what waits for it goes on.
+  // Calls `arrived` from here on for each row that arrives, before whatever waits for it goes on.
   void on_arrival(std::function<void(RowId)> arrived) { arrived_ = std::move(arrived); }
   // Tells all servers that this worker pushes nothing more.
   void retire(const table::Retire& retire) override {
@@ -73,7 +73,7 @@ class SimulatedTable final : public table::TableSession {
     enter();
     job_.fail(error);
   }
-  // From here on nothing writes to the solver's params or reads what it pushed.
+  // Releases: from here on nothing writes to the solver's params or reads its pushes.
   void release() override {
     enter();
     client_.reset();
@@ -82,7 +82,7 @@ class SimulatedTable final : public table::TableSession {
     thread_.enter();
     return job_.traffic(worker_);
   }
-  // While the thread computes, this is the time at which it began to.
+  // Returns the time. While the thread computes, this is the time at which it began to.
   Instant now() const override { return thread_.acts() ? job_.time().now() : left_at_; }
   table::StalenessCounts staleness() const override {
     thread_.enter();
@@ -92,7 +92,7 @@ class SimulatedTable final : public table::TableSession {
   // ---- the job's side ----
   void received(int server, Message&& message);
   std::optional<Message> next(int server) { return client_ ? client_->next(server) : std::nullopt; }
-  // From the coordinator.
+  // Handles a message of the coordinator.
   void heard(const Message& message) {
     if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
     if (!std::holds_alternative<table::NormTotal>(message)) wake();

@@ -1,5 +1,5 @@
-// A worker of a simulated job, on a thread of its own in virtual time. What it does is said by the
-// derived class: one trains, the other computes no numbers.
+// A worker of a simulated job, on a thread of its own in virtual time. Its work is the derived
+// class's: one trains, the other computes no numbers.
 #pragma once
 
 #include "shoal/net/net.h"
@@ -9,7 +9,7 @@
 
 namespace shoal::simulate {
 
-// Counts what all workers have computed.
+// Counts the work of all workers.
 struct Tally {
   double samples = 0;
   std::int64_t iterations = 0;
@@ -64,7 +64,8 @@ class SimulatedWorker {
   }
   // Writes a score to the worker's metrics, if it has any.
   virtual void record(const ScoreMetrics& score) { (void)score; }
-  // The values that forward passes change, running means for example, after the last iteration.
+  // Returns the values that forward passes change, running means for example, after the last
+  // iteration.
   const std::vector<float>& running_sums() const { return running_sums_; }
   // Returns the params of worker 0's net, one after the other, where workers update some params
   // themselves: as they were in its last iteration, and at the end after it.
@@ -102,7 +103,7 @@ Workers make_workers(const WorkerSetup& setup, const Shared&... shared) {
   return workers;
 }
 Workers make_training_workers(const WorkerSetup& setup);
-// The rows of their first phase exist when they start.
+// Makes workers without numbers. The rows of their first phase exist when they start.
 Workers make_dry_workers(const WorkerSetup& setup);
 
 // Divides a worker's time among the layers: as they were measured, or estimated if they were not.

@@ -1,4 +1,4 @@
-// Runs a simulated job to its end in virtual time, and collects what it has done.
+// Runs a simulated job to its end in virtual time, and collects its results.
 #include "shoal/simulate/simulation.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ SolverParameter without_snapshots(SolverParameter param) {
   return param;
 }
 
-// The solver that tests. Where phases say how long the run is, it does not warn that there is no
-// max_iter.
+// Returns the solver that tests. Where phases say how long the run is, it does not warn that there
+// is no max_iter.
 SolverParameter tester_of(const SolverParameter& param, const parallel::JobSpec& spec) {
   SolverParameter solver = without_snapshots(param);
   if (!solver.has_max_iter() && spec.phases.back().end > 0) solver.set_max_iter(1);
@@ -51,7 +51,7 @@ void share_sources(NetParameter& net) {
   }
 }
 
-// Returns what workers train, who do not test.
+// Returns the spec of the workers, which train and do not test.
 parallel::JobSpec spec_of(const SolverParameter& param, const std::string& name) {
   parallel::JobSpec spec = parallel::read_job_spec(without_snapshots(param), name);
   share_sources(*spec.solver.mutable_train_net_param());
@@ -83,7 +83,7 @@ class Evaluator {
       std::ranges::copy(param.blob->data.host(), std::back_inserter(all));
     return all;
   }
-  // Throws ConfigError unless it is an output of the test.
+  // Throws ConfigError unless `target` is an output of the test.
   void check(const std::string& target) const {
     std::vector<std::string> names = {kTrainLoss};
     if (!solver_.test_nets().empty())
@@ -142,7 +142,8 @@ class Evaluator {
   Solver solver_;
 };
 
-// Workers without numbers compute as long whatever their batches are, and find no groups.
+// Throws ConfigError if workers without numbers cannot run the solver: they compute as long
+// whatever their batches are, and find no groups.
 void check_dry(const SolverParameter& solver, const parallel::JobSpec& spec,
                const SimulationOptions& options) {
   if (options.dry && parallel::has_search(spec.phases))
@@ -255,7 +256,7 @@ class Simulation {
 
   bool all_ended() const { return tally_.ended == workers_.size(); }
 
-  // Tests again and again, as long as anything else is to happen.
+  // Tests again and again, as long as any other event is to come.
   void keep_testing() {
     add_point();
     if (!job_.time().is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });

@@ -36,8 +36,8 @@ class TrainingWorker final : public SimulatedWorker {
   }
 
  private:
-  // The items of an iteration of this worker in a phase, over those of all workers' mean in a phase
-  // with the solver's own batch and iter_size.
+  // Returns the items of an iteration of this worker in a phase, over those of all workers' mean in
+  // a phase with the solver's own batch and iter_size.
   static double work_of(const parallel::JobSpec& spec, const SolverParameter& solver,
                         const Share& share) {
     const auto items = [&](const SolverParameter& of) {
