@@ -5,9 +5,9 @@
 
 namespace shoal {
 
-// Called on the solver's thread, in this order, for each iteration: kBegin, then for its step, or
-// each of its local steps, kStep, kPassed and kUpdated, then kEnd. An iteration that is left out
-// has no kPassed, or no kUpdated.
+// Receives marks on the solver's thread, in this order, for each iteration: kBegin, then for its
+// step, or each of its local steps, kStep, kPassed and kUpdated, then kEnd. An iteration that is
+// left out has no kPassed, or no kUpdated.
 class Meter {
  public:
   virtual ~Meter() = default;
@@ -18,9 +18,9 @@ class Meter {
     kUpdated,  // the updater is done with the step
     kEnd,
   };
-  // Training begins, or goes on, at this iteration: time counts from here.
+  // Called when training begins, or goes on, at this iteration: time counts from here.
   virtual void start(std::int64_t iteration) = 0;
-  // With the seconds waited so far for data and for rows.
+  // Receives a mark, with the seconds waited so far for data and for rows.
   virtual void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) = 0;
 };
 

@@ -13,9 +13,9 @@ struct Measured {
   std::vector<double> outputs{};  // one a number of each output of the net, in order
 };
 
-// Called on the solver's thread. In a team on the chief alone, with means over all members, those
-// of displays weighted by their items; a display is told of when the slowest has had it, so perhaps
-// some iterations later.
+// Receives values on the solver's thread. In a team only the chief's is called, with means over all
+// members, those of displays weighted by their items. A display is reported when the slowest member
+// has reached it, so perhaps some iterations later.
 class Observer {
  public:
   virtual ~Observer() = default;

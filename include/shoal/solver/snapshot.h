@@ -20,14 +20,14 @@ class SolverState;
 enum class SnapshotFormat { kBinary, kHdf5 };
 SnapshotFormat snapshot_format(const SolverParameter& param);
 
-// "<prefix>_iter_N"
+// Returns "<prefix>_iter_N".
 std::string snapshot_stem(const std::string& prefix, std::int64_t iteration);
 std::string model_path(const std::string& stem, SnapshotFormat format = SnapshotFormat::kBinary);
 std::string state_path(const std::string& stem, SnapshotFormat format = SnapshotFormat::kBinary);
 std::string run_path(const std::string& stem);
 std::string manifest_path(const std::string& stem);
 std::string latest_path(const std::string& prefix);
-// "<prefix>_best.caffemodel", or .h5
+// Returns "<prefix>_best.caffemodel", or .h5.
 std::string best_path(const std::string& prefix, SnapshotFormat format = SnapshotFormat::kBinary);
 
 // Writes the four files and points <prefix>_latest to them. All contents are on the disk before the

@@ -35,7 +35,7 @@ struct SolverOptions {
   std::function<Action()> action{};
   std::function<std::unique_ptr<Updater>(Net&)> make_updater{};  // default: make_local_updater
   Share share{};                                                 // of the data, in a team
-  // Kernels are chosen by measured times, of a team by the chief's where processors are alike;
+  // Kernels are chosen by measured times, in a team by the chief's where processors are alike;
   // null: by rule. All of a team have it, or none.
   std::shared_ptr<ops::ConvTuning> tuning{};
   Team* team = nullptr;  // which outlives the solver; null: alone
@@ -53,8 +53,8 @@ struct TestScore {
   double mean = 0;  // over the batches
 };
 
-// All calls on one thread. Run-time errors carry the exit code that a tool should end with: kData,
-// kNonFinite, kSnapshot ...
+// Trains a net. All calls on one thread. Run-time errors carry the exit code that a tool should end
+// with: kData, kNonFinite, kSnapshot ...
 class Solver {
  public:
   // Builds the train net and the test nets, and loads the param's `weights`. Throws ConfigError for
@@ -68,10 +68,10 @@ class Solver {
   // is called on the chief, before the first iteration: an updater that keeps params elsewhere
   // brings them to the others.
   void copy_weights(const std::string& model_file);
-  // Goes on from a .solverstate as if the run had not stopped: iteration, rate steps, history,
-  // random numbers, places in the data. One of BVLC Caffe's has only the first three; what is not
-  // exact is then logged. Throws ConfigError. In a team the chief reads the files. A snapshot of a
-  // team of another size goes on from the same part of the epoch.
+  // Continues from a .solverstate as if the run had not stopped: iteration, rate steps, history,
+  // random numbers, places in the data. One of BVLC Caffe's has only the first three; the log names
+  // what is not exact. Throws ConfigError. In a team the chief reads the files. A snapshot of a
+  // team of another size continues from the same part of the epoch.
   void restore(const std::string& state_file);
 
   // Saves one state for the whole team, to continue from by restore_state() in another solver of

@@ -1,6 +1,6 @@
-// The steps that a solver takes together with the others of its team. A solver alone has a
-// team of one. The solver knows this interface and nothing behind it. All calls on the solver's
-// thread; every wait ends, with an error if need be.
+// The steps that a solver takes together with the others of its team. A solver alone has a team of
+// one. The solver knows only this interface. All calls on the solver's thread; every wait ends,
+// with an error if need be.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,8 @@ class Team {
     (void)iteration, (void)state;
     return false;
   }
-  // Replaces each number by its sum over the team, in a fixed order. Of the same length everywhere.
+  // Replaces each number by its sum over the team, in a fixed order. `numbers` has the same length
+  // on all members.
   virtual Status sum(std::span<double> numbers) {
     (void)numbers;
     return {};

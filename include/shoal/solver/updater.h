@@ -1,5 +1,5 @@
-// The step protocol: how a solver's gradients become new params. An updater on one machine and one
-// of a distributed run are the same to the solver.
+// The step protocol, by which a solver's gradients become new params. An updater on one machine and
+// one of a distributed run are the same to the solver.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ enum class StepEnd {
 // kRefused: a gradient is not finite and nothing was changed; another end of the step may follow.
 enum class StepOutcome { kApplied, kRefused };
 
-// kOwn: the params hold all updates of this member. kTeams: and what others added since; the params
-// are the team's until the next begin().
+// kOwn: the params hold all updates of this member. kTeams: they also hold the updates that others
+// added since; the params are the team's until the next begin().
 enum class Settle { kOwn, kTeams };
 
 // The state of an updater that is this member's own, for example a momentum. Opaque to others than
@@ -74,8 +74,9 @@ struct StateRow {
 class Checkpointed {
  public:
   virtual ~Checkpointed() = default;
-  // Every number of the params once, in rows. Versions after settle(). The numbers of a row are the
-  // param's, its histories those of histories() at the same place (solver/row_state.h).
+  // Returns every number of the params once, in rows. Versions are right after settle(). The
+  // numbers of a row are the param's, its histories those of histories() at the same place
+  // (solver/row_state.h).
   virtual std::vector<StateRow> rows() = 0;
   // Fetches the histories if they are elsewhere. After settle().
   virtual Status prepare_save() { return {}; }
@@ -98,7 +99,8 @@ class Checkpointed {
 // in which it does nothing beside computation, and a GPU has recordings of several layers.
 constexpr std::int64_t kFewBytes = 4 << 20;
 
-// Called on the solver's thread. For each iteration, in this order:
+// Turns gradients into new params. Called on the solver's thread. For each iteration, in this
+// order:
 //   wait_to_begin, begin
 //   and once, or for each of its local steps:
 //     before_forward(i)      for every layer, first layer first, in the first of iter_size passes
@@ -116,9 +118,9 @@ class Updater {
   // Returns when the layer's params are those that this step is to use.
   virtual Status before_forward(int layer) = 0;
   virtual Status after_backward(std::span<const int> layers) = 0;
-  // The calls of the first, for neighbouring layers whose params have at most so many bytes in all,
-  // may come together, and that of the second may be one for all of them, as Net's hooks may; 0:
-  // each layer's come on their own. Constant.
+  // Returns the most bytes of params of neighbouring layers for which calls may come together:
+  // before_forward for one after the other, and one after_backward for all of them, as Net's hooks
+  // may. 0: each layer's calls come on their own. Constant.
   virtual std::int64_t bytes_together() const = 0;
   // Returns whether the params are ready when begin() returns, and after_backward sends nothing to
   // other processes, so that a step may still be forbidden after its passes. Constant.
@@ -136,7 +138,7 @@ class Updater {
   virtual Result<bool> another_step() = 0;
   virtual Status settle(Settle how) = 0;
   virtual Checkpointed& state() = 0;
-  // Writes and reads what the chief's snapshot holds beside histories. take throws ConfigError.
+  // Write and read what the chief's snapshot holds beside histories. take throws ConfigError.
   virtual void put(RunState& run) = 0;
   virtual void take(const RunState& run, const std::string& file) = 0;
 
@@ -151,7 +153,7 @@ class Updater {
   virtual std::optional<double> seconds_waited() const = 0;
 };
 
-// Passes every call on to another updater: the base of those that add something to a few of them.
+// Passes every call on to another updater. It is the base of updaters that change a few calls.
 class ForwardingUpdater : public Updater {
  public:
   explicit ForwardingUpdater(std::unique_ptr<Updater> inner) : inner_(std::move(inner)) {}

@@ -22,8 +22,8 @@ Status Boundary::pass() {
   return act(action.value());
 }
 
-// Between two iterations of this member, somewhere between others' iterations. A member that wants
-// something stops at once, and the others when they hear of it. The chief wants a snapshot at its
+// Stops between two iterations of this member, somewhere between others' iterations. A member with
+// a wish stops at once, and the others when they learn of it. The chief wants a snapshot at its
 // interval.
 Status Boundary::stop_for_others() {
   const bool due = team_.chief() && progress_.falls_on(param_.snapshot()) &&
@@ -52,7 +52,7 @@ Status Boundary::stop_for_others() {
   }
 }
 
-// At the end of this member's task, without the others: what it has read of its data is handed
+// Leaves at the end of this member's task, without the others: its places in the data are handed
 // over.
 Result<bool> Boundary::leave() {
   TRY(updater_.settle(Settle::kOwn));
@@ -72,7 +72,8 @@ Status Boundary::end_apart() {
   return {};
 }
 
-// The chief's word: others of a team that is apart are at other iterations than the snapshot.
+// Returns the chief's answer: others of a team that is apart are at other iterations than the
+// snapshot.
 Result<bool> Boundary::wants_last_snapshot() {
   bool wants = param_.snapshot_after_train() && !snapshots_.is_written();
   if (!core_.apart() || !param_.snapshot_after_train()) return wants;

@@ -1,4 +1,4 @@
-// The boundary between two iterations: what is wanted of a solver there, which its team agrees on.
+// Acts on requests to a solver between two iterations, on which its team agrees.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@ class Boundary : SolverPart {
   Boundary(const SolverCore& core, Snapshots& snapshots)
       : SolverPart(core), snapshots_(snapshots) {}
 
-  // Before the first of some iterations.
+  // Enters the boundary before the first of some iterations.
   Status enter();
-  // Between two iterations: writes a snapshot if one is due, and does what the team agrees on.
+  // Passes the boundary between two iterations: writes a snapshot if one is due, and does what the
+  // team agrees on.
   Status pass();
   // Does the action: a snapshot, an end.
   Status act(Action action);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kPerElement = 10;  // the cost of reading or writing an element, in multiply-adds
 
-// The cost of a layer's forward pass, in multiply-adds.
+// Returns the cost of a layer's forward pass, in multiply-adds.
 double work_of(const Net& net, int layer) {
   const Layer& each = *net.layers()[static_cast<std::size_t>(layer)];
   // A data layer reads while other layers compute.

@@ -27,8 +27,9 @@ struct ComputeSlices {
   std::vector<bool> has_params;           // by layer
 };
 
-// An iteration is the first pass's forward half, the passes between, and the last pass's backward
-// half. Without `overlap` all of it is in one slice after the last before_forward().
+// Returns the slices. An iteration is the first pass's forward half, the passes between, and the
+// last pass's backward half. Without `overlap` all of it is in one slice after the last
+// before_forward().
 ComputeSlices slices_of(const Net& net, const LayerShares& shares, int iter_size, bool overlap);
 
 }  // namespace shoal

@@ -17,8 +17,8 @@ class Emulated final : public SlicedUpdater {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The system wakes later than at a deadline, and the next slice is shorter by that much. A slice
-  // that really took longer than it should is not made up for.
+  // Waits for the slice's end. The system wakes later than at a deadline, and the next slice is
+  // shorter by that much. A slice that really took longer than it should is not made up for.
   Status finish_slice() override {
     if (due_ == Clock::time_point{}) return {};
     late_ = {};

@@ -22,7 +22,7 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
 
   const TeamPolicy& policy() const override { return policy_; }
 
-  // At most one of them has a pacer to ask.
+  // Asks the exchanges: at most one of them has a pacer.
   Result<Permission> wait_to_begin(std::int64_t iteration) override {
     Permission permission{Begin::kBegin, iteration};
     for (const auto& exchange : exchanges_) {

@@ -6,7 +6,8 @@
 namespace shoal {
 namespace {
 
-// Caffe of 2014 wrote four axes for every blob: as many numbers are the same history.
+// Checks count and shape. Caffe of 2014 wrote four axes for every blob: as many numbers are the
+// same history.
 void check_history(const BlobProto& history, const NetParam& param, const Net& net,
                    const std::string& file) {
   if (history.data_size() != param.blob->data.count())

@@ -16,7 +16,7 @@ namespace shoal {
 
 class Net;
 
-// Adds the next.
+// Adds the next history.
 void put_history(const Shape& shape, std::span<const float> numbers, SolverState& state);
 // Calls `take` with the rule's history h of param i, in order; the numbers are good during the
 // call. Throws ConfigError, before the first call or between two, unless count and shapes are those

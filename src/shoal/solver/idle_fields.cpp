@@ -10,7 +10,8 @@
 namespace shoal {
 namespace {
 
-// The field without which the rate of this policy stays the same for ever; "" if it is given.
+// Returns the field without which the rate of this policy stays the same for ever; "" if it is
+// given.
 std::string missing_for_a_change(const SolverParameter& param) {
   const std::string& policy = param.lr_policy();
   if (policy == "multistep" && param.stepvalue_size() == 0) return "stepvalue";

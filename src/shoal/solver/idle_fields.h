@@ -8,11 +8,11 @@
 
 namespace shoal {
 
-// Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr,
+// Warns of settings that Caffe's schema accepts and that are rarely meant: no max_iter, no base_lr,
 // and the like.
 void warn_of_idleness(const SolverParameter& param, const std::string& name);
 
-// Says so if no top of the train net has a weight in its loss.
+// Warns if no top of the train net has a weight in its loss.
 void warn_of_no_loss(const Net& net, const std::string& name);
 
 // Names the fields that say how a GPU computes, of a solver that trains on the CPU.

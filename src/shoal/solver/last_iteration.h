@@ -23,7 +23,7 @@ class LastIteration : SolverPart {
   // can be saved. A device with memory of its own would be waited for: of such a net running sums
   // are left out, and nothing is kept if it carries states from pass to pass.
   void keep();
-  // The losses up to the iteration that was kept are known only now.
+  // Keeps the losses up to the iteration that was kept, which are known only now.
   void keep_losses();
   // Restores the values that passes have changed since. Returns the losses of then; null: nothing
   // was kept.

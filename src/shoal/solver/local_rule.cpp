@@ -31,7 +31,8 @@ bool LocalRule::learns(const NetParam& param) const {
   return param.lr_mult != 0 && layers_[static_cast<std::size_t>(param.layer)];
 }
 
-// Updates clear the gradients that they take, unless those are to be kept or will be overwritten.
+// Clears gradients. Updates clear the gradients that they take, unless those are to be kept or will
+// be overwritten.
 void LocalRule::before_forward(int layer) {
   if (!keep_gradients_ || !layers_[static_cast<std::size_t>(layer)]) return;
   clear_gradients([layer](int of) { return of == layer; });
@@ -42,7 +43,7 @@ void LocalRule::look(int layer) {
     if (param.layer == layer && learns(param)) fresh_.push_back(&param.blob->grad);
 }
 
-// Looks at all of them at once, since each look waits for the device.
+// Examines all gradients at once, since each time the device is waited for.
 Gradients LocalRule::gradients() {
   if (recipe_.clip >= 0)
     looked_at_.squares += ops::sum_of_squares(context_, fresh_);
@@ -52,7 +53,7 @@ Gradients LocalRule::gradients() {
   return looked_at_;
 }
 
-// All at once: a device has the fewer launches.
+// Updates all params at once: a device has fewer launches.
 void LocalRule::update(std::int64_t iteration, float rate, double squares) {
   ops::update(context_, updates_of_all(iteration, rate, squares));
   forget();
@@ -73,7 +74,7 @@ std::vector<ops::ParamUpdate> LocalRule::updates_of_all(std::int64_t iteration, 
   return updates;
 }
 
-// The scale of a clip is known when all gradients are.
+// Updates one layer, unless a clip limits the norm: its scale is known when all gradients are.
 bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
   if (recipe_.clip >= 0 || !gradients().finite) return false;
   std::vector<ops::ParamUpdate> updates;

@@ -14,28 +14,28 @@ namespace shoal {
 class Net;
 struct NetParam;
 
-// Looks at each gradient (is it finite? its part of the norm), then updates all params in one pass
+// Examines each gradient (is it finite? its part of the norm), then updates all params in one pass
 // over each. For one step: before_forward and look of every layer, then update or skip.
 class LocalRule {
  public:
-  // keep_gradients: they stay as they are after an update, until the next forward pass. `context`:
-  // what it computes with, on one thread at a time; of the net's device.
+  // keep_gradients: gradients stay as they are after an update, until the next forward pass.
+  // `context` computes, on one thread at a time; it is of the net's device.
   LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Context& context, Layers layers);
 
   void before_forward(int layer);
   void look(int layer);  // its gradients are complete
   Gradients gradients();
-  // `squares`: of the gradients of the whole net, for a clip.
+  // `squares`: the sum over the gradients of the whole net, for a clip.
   void update(std::int64_t iteration, float rate, double squares);
-  // The same without gradients() and without a wait, where the rule has all layers: the device
+  // Updates without gradients() and without a wait, where the rule has all layers: the device
   // judges the gradients (ops/update.h).
   void queue_update(std::int64_t iteration, float rate, Tensor& verdict);
-  // After look(layer): updates that layer's params now, as update() would, which then leaves them
-  // out. False: only the gradients of all layers together say how, and nothing was done.
+  // Updates that layer's params now, after look(layer), as update() would, which then leaves them
+  // out. False: only the gradients of all layers together decide how, and nothing was done.
   bool update_layer(int layer, std::int64_t iteration, float rate);
   void skip();
 
-  // As Checkpointed has them, of its layers. Versions begin at `iteration`.
+  // As Checkpointed has them, for its layers. Versions begin at `iteration`.
   std::vector<Tensor*> histories();
   std::vector<StateRow> rows() const;
   void start_at(std::int64_t iteration) { versions_.assign(versions_.size(), iteration); }

@@ -1,4 +1,4 @@
-// Loss scaling: gradients are larger while a net computes them, so that they do not vanish in a
+// Scales the loss: gradients are larger while a net computes them, so that they do not vanish in a
 // type of 16 bits.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace shoal {
 
-// The params of a layer that learn: indices into net.params().
+// Returns the params of a layer that learn: indices into net.params().
 inline std::vector<std::size_t> learning_of(const Net& net, int layer) {
   std::vector<std::size_t> params;
   for (std::size_t p = 0; p < net.params().size(); ++p)
@@ -19,7 +19,7 @@ inline std::vector<std::size_t> learning_of(const Net& net, int layer) {
   return params;
 }
 
-// Their gradients, and those of several layers, in order.
+// Returns their gradients, for several layers in order.
 inline std::vector<Tensor*> gradients_of(const Net& net, std::span<const int> layers) {
   std::vector<Tensor*> gradients;
   for (const int layer : layers)

@@ -31,7 +31,8 @@ void put_state(Net& net, NetRunState& out) {
 
 namespace {
 
-// Layers without params may have one name: the k-th of a name and type has the k-th state of these.
+// Finds the states of layers. Layers without params may have one name: the k-th of a name and type
+// has the k-th state of these.
 class Finder {
  public:
   explicit Finder(const Net& net) {
@@ -114,14 +115,14 @@ std::vector<const NetRunState*> states_of_all(const RunState& run, int index) {
 
 namespace {
 
-// `run` is its chief's; the member's own parts take the place of the chief's.
+// Replaces the chief's own parts in `run`, its chief's, by the member's.
 void put_member(const MemberState& member, RunState& run) {
   *run.mutable_net() = member.net();
   *run.mutable_replica() = member.replica();
   *run.mutable_recent_loss() = member.recent_loss();
 }
 
-// Streams of random numbers are of one member each; places in the data are the whole team's, and
+// Keeps the member's own streams of random numbers; places in the data are the whole team's, and
 // layers find their own from them.
 void keep_own_random(const MemberState* own,
                      google::protobuf::RepeatedPtrField<NetRunState>& nets) {

@@ -73,7 +73,7 @@ void check_counts(const SolverParameter& param, const std::string& name) {
     if (batches < 1) throw wrong(name, "test_iter is ", batches, "; it must be 1 or more");
 }
 
-// A net from a file that a field of the solver names.
+// Reads a net from a file that a field of the solver names.
 NetParameter read_named_net(const char* field, const std::string& file, const std::string& name) {
   try {
     return read_net(file);
@@ -130,7 +130,7 @@ void merge_sources(NetParameter& net, const char* field, const std::string& sour
                   [&](auto& data) { data.set_shared_file_system(param.shared_file_system()); });
 }
 
-// The train net as it is written, without the solver's state but with its sources.
+// Returns the train net as it is written, without the solver's state but with its sources.
 NetParameter written_train_net(const SolverParameter& param, const std::string& name) {
   const int sources =
       param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
@@ -150,7 +150,7 @@ NetParameter written_train_net(const SolverParameter& param, const std::string& 
   return net;
 }
 
-// The test nets likewise, one for each test_iter.
+// Returns the test nets likewise, one for each test_iter.
 std::vector<NetParameter> written_test_nets(const SolverParameter& param, const std::string& name) {
   const int named = param.test_net_param_size() + param.test_net_size();
   const bool generic = param.has_net() || param.has_net_param();

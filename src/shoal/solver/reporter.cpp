@@ -19,7 +19,7 @@ std::string clock_words(double seconds) {
   return std::move(out).str();
 }
 
-// " divided", or " divided as 4, 3, 3", where batches differ.
+// Returns " divided", or " divided as 4, 3, 3", where batches differ.
 std::string divided(const std::vector<std::int64_t>& batches) {
   constexpr std::size_t kMost = 16;
   const auto [least, most] = std::ranges::minmax(batches);
@@ -151,8 +151,8 @@ double Reporter::seconds_waited() const {
   return seconds;
 }
 
-// Not `counts`: the iteration was left out, and others, who wait for this member's row, have theirs
-// without it.
+// Reports a display. Not `counts`: the iteration was left out, and others, who wait for this
+// member's row, have theirs without it.
 void Reporter::observe_display(bool counts) {
   if (!observed_ || (!counts && !core_.in_team())) return;
   const double seconds = this->seconds();

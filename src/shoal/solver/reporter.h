@@ -1,5 +1,5 @@
-// Says what a solver does, in the log and to its observer and meter. Caffe's lines are kept to the
-// letter: scripts read them.
+// Reports a solver's progress, in the log and to its observer and meter. Caffe's lines are kept to
+// the letter: scripts read them.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 namespace shoal {
 
 // Decides when the log says that data comes too slowly: once, when waiting took much of ten seconds
-// of training or more. The first batches of a run, and a moment's load of the machine, take less.
+// of training or more. The first batches of a run, and a short load of the machine, take less.
 class SlowData {
  public:
   // Adds the time since the last call: seconds of waiting for data, and all seconds of training.
@@ -36,16 +36,16 @@ class Reporter : SolverPart {
  public:
   explicit Reporter(const SolverCore& core) : SolverPart(core) {}
 
-  // The solver is complete: all members call this.
+  // Reports the start: the solver is complete. All members call this.
   void report_start();
-  // Training begins at the present iteration.
+  // Starts the clock: training begins at the present iteration.
   void start();
   // Called when the iteration was restored, not reached.
   void restored() { shown_iteration_ = progress_.iteration; }
   double seconds() const;  // since the run began to train
   // Adds seconds that went into tests and snapshots.
   void away(double seconds) { away_seconds_ += seconds; }
-  // A display falls on the iteration; of one that is left out (not `counts`) nothing is logged.
+  // Logs a display at this iteration; if it is left out (not `counts`), nothing is logged.
   void display(bool counts);
   void tested(int index, const std::vector<TestScore>& scores, double loss);
   // Returns when the averages of all displays were passed on.

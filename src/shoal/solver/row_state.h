@@ -1,4 +1,4 @@
-// The numbers and histories of a row of an updater: what one gives, and another takes.
+// The numbers and histories of a row of an updater, to take from one and give to another.
 #pragma once
 
 #include <span>

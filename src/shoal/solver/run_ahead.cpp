@@ -40,8 +40,8 @@ RunAhead::RunAhead(const SolverCore& core) : SolverPart(core), possible_(is_poss
   for (Iteration& one : iterations_) one.done = net_.context().device().make_event(/*timed=*/false);
 }
 
-// Copies that are under way, of an iteration that was not queued to its end too, write into the
-// memory of its outcome.
+// Waits for copies that are under way, also of an iteration that was not queued to its end: they
+// write into the memory of its outcome.
 RunAhead::~RunAhead() {
   try {
     if (possible_) net_.context().stream()->synchronize();
@@ -56,7 +56,8 @@ void RunAhead::begin() {
   put_state(net_, next.state);
 }
 
-// The losses must be finite, and the weighted sum of single numbers, as loss layers make them.
+// Judges the losses: they must be finite, and the weighted sum of single numbers, as loss layers
+// make them.
 void RunAhead::judge_losses(const std::vector<const Tensor*>& tops) {
   Context& ctx = net_.context();
   std::vector<float> weights;

@@ -14,10 +14,11 @@
 
 namespace shoal {
 
-// The device itself refuses an update if a number of the loss or of a gradient is not finite, and
-// from then on every update: the params stay as they were before that iteration. The host learns it
-// an iteration later, goes back and makes the iteration again, waiting for each of its numbers. If
-// these are finite after all, the run goes on; running means then also hold the passes before.
+// Runs ahead of the host. The device itself refuses an update if a number of the loss or of a
+// gradient is not finite, and from then on every update: the params stay as they were before that
+// iteration. The host learns it an iteration later, goes back and makes the iteration again,
+// waiting for each of its numbers. If these are finite after all, the run goes on; running means
+// then also hold the passes before.
 class RunAhead : SolverPart {
  public:
   // Iterations that may be under way when the next one is queued.
@@ -31,17 +32,17 @@ class RunAhead : SolverPart {
   // needs the running means of before), nothing needs each iteration's numbers at once, and no
   // layer writes them to a file. Constant.
   bool possible() const { return possible_; }
-  // Before an iteration: keeps what it takes to make it again.
+  // Keeps, before an iteration, the state to make it again.
   void begin();
-  // After its passes have been queued: queues its update.
+  // Queues the iteration's update, after its passes have been queued.
   Status queue_update();
-  // Iterations whose outcome was not taken.
+  // Returns the number of iterations whose outcome was not taken.
   std::uint64_t under_way() const { return queued_ - known_; }
   // Waits for the first of them, and returns its loss; nothing if its update was refused. It is
   // then still under way.
   std::optional<float> take_outcome();
-  // After a refusal: the net and its data are again where they were before that iteration, and none
-  // is under way. Returns where the loop was.
+  // Goes back after a refusal: the net and its data are again where they were before that
+  // iteration, and none is under way. Returns where the loop was.
   struct Place {
     std::int64_t iteration = 0, steps = 0;
   };

@@ -66,13 +66,13 @@ class SlicedUpdater : public ForwardingUpdater {
  protected:
   // Ends the slice that the last start_slice() began.
   virtual Status finish_slice() = 0;
-  // An iteration, or another local step of it, begins.
+  // Called when an iteration, or another local step of it, begins.
   virtual void starts_step() {}
   // Begins a slice that takes this part of the iteration's time.
   virtual Status start_slice(double share) = 0;
-  // The last step of an iteration or a task of local steps has ended.
+  // Called when the last step of an iteration or a task of local steps has ended.
   virtual void ends_task() {}
-  // An iteration or a local step has ended. `counts`: it was not skipped.
+  // Called when an iteration or a local step has ended. `counts`: it was not skipped.
   virtual void ends_step(bool counts, float loss) {
     (void)counts;
     (void)loss;

@@ -44,7 +44,7 @@ Result<std::string> hash_file(const std::string& path) {
 // Files that are written under temporary names and appear together.
 class FileSet {
  public:
-  // The message's bytes, and its line in the manifest.
+  // Adds the message's bytes, and its line in the manifest.
   Status add(const std::string& path, const pb::Message& message, Manifest& manifest) {
     const std::size_t size = message.ByteSizeLong();
     if (size > INT_MAX)
@@ -63,7 +63,7 @@ class FileSet {
     return {};
   }
 
-  // A model or a solver state, in HDF5 or as bytes.
+  // Writes a model or a solver state, in HDF5 or as bytes.
   template <class Message>
   Status add(const std::string& path, SnapshotFormat format, const Message& message,
              Manifest& manifest) {
@@ -91,8 +91,7 @@ class FileSet {
     return {};
   }
 
-  // Gives all of them their names; if one cannot have its own, those that have are taken away
-  // again.
+  // Gives all files their names; if one cannot have its own, those that have are taken away again.
   Status commit() {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       Status status = files_[i].file.commit();
@@ -145,7 +144,7 @@ std::string to_json(const Manifest& manifest) {
   return text;
 }
 
-// "" and the manifest, or why there is none.
+// Returns "" and the manifest, or why there is none.
 std::string read_manifest(const std::string& stem, Manifest& manifest) {
   const std::string path = manifest_path(stem);
   if (!file_exists(path)) return str(path, " is missing");
@@ -183,7 +182,7 @@ std::string check_files(const std::string& stem, bool contents) {
   return "";
 }
 
-// The iteration in "<base>_iter_N<ending>", or -1.
+// Returns the iteration in "<base>_iter_N<ending>", or -1.
 std::int64_t iteration_of(const std::string& name, const std::string& base,
                           const std::string& ending) {
   const std::string start = base + "_iter_";
@@ -194,7 +193,7 @@ std::int64_t iteration_of(const std::string& name, const std::string& base,
   return std::stoll(digits);
 }
 
-// Iterations of which there is a solver state or a manifest, highest first.
+// Returns the iterations of which there is a solver state or a manifest, highest first.
 std::vector<std::int64_t> iterations_on_disk(const std::string& prefix) {
   const fs::path folder = fs::path(prefix).parent_path();
   const std::string base = name_in_folder(prefix);
@@ -214,7 +213,7 @@ const char* ending_of(SnapshotFormat format) {
   return format == SnapshotFormat::kHdf5 ? ".h5" : "";
 }
 
-// The solver state of a snapshot that is whole.
+// Returns the solver state of a snapshot that is whole.
 std::string state_of(const std::string& stem) {
   const std::string hdf5 = state_path(stem, SnapshotFormat::kHdf5);
   Manifest manifest;
@@ -225,7 +224,7 @@ std::string state_of(const std::string& stem) {
   return listed ? hdf5 : state_path(stem, SnapshotFormat::kBinary);
 }
 
-// The iteration that <prefix>_latest names, or -1; and when that was written.
+// Returns the iteration that <prefix>_latest names, or -1; and when that was written.
 std::int64_t latest_iteration(const std::string& prefix, fs::file_time_type& written) {
   std::error_code error;
   written = fs::last_write_time(latest_path(prefix), error);

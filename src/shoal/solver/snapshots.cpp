@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kRunVersion = 1;
 
-// The model of a solver state: as written, or else beside the state.
+// Returns the path of the model of a solver state: as written, or else beside the state.
 std::string find_model(const std::string& written, const std::string& state_file) {
   if (file_exists(written)) return written;
   const std::filesystem::path folder = std::filesystem::path(state_file).parent_path();
@@ -29,7 +29,8 @@ std::string find_model(const std::string& written, const std::string& state_file
                     ", is neither there nor beside it (", beside, ")");
 }
 
-// A snapshot goes on with the net it was made of: no layer that learns may be without its numbers.
+// Checks that no layer that learns lacks its numbers: a snapshot continues with the net it was made
+// of.
 void check_layers(const Net& net, const NetParameter& model, const std::string& file) {
   for (const auto& layer : net.layers()) {
     const auto holds = [&](const LayerParameter& source) {
@@ -56,7 +57,7 @@ void check_run(const RunState& run, std::int64_t iteration, const std::string& f
                       ": they are not of one snapshot");
 }
 
-// By the name of a solver state.
+// Returns the format by the name of a solver state.
 SnapshotFormat format_of(const std::string& state_file) {
   return state_file.ends_with(".h5") ? SnapshotFormat::kHdf5 : SnapshotFormat::kBinary;
 }
@@ -67,7 +68,7 @@ std::string stem_of(const std::string& state_file) {
   return state_file.substr(0, state_file.size() - ending.size());
 }
 
-// The iterations that each of a team has behind it, its chief first.
+// Returns the iterations that each of a team has finished, its chief first.
 std::vector<std::int64_t> iterations_of(const RunState& run, std::int64_t chiefs) {
   std::vector<std::int64_t> iterations = {chiefs};
   for (const MemberState& member : run.member())
@@ -226,8 +227,8 @@ Progress Snapshots::restore(const std::string& state_file) {
   return now;
 }
 
-// Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or ""
-// if there is none.
+// Reads weights, history, iteration and rate steps; and `run` from the file whose name it returns,
+// or "" if there is none.
 std::string Snapshots::read_files(const std::string& state_file, RunState& run, Progress& now) {
   LOG(INFO) << "Resuming from " << state_file;
   for (const SnapshotFormat format : {SnapshotFormat::kHdf5, SnapshotFormat::kBinary})
@@ -358,8 +359,8 @@ Status Snapshots::gather_states(RunState& run) {
   return {};
 }
 
-// From the chief, which read `run` from `file` (neither, if there was no such file), to all: the
-// iteration and their own part of the run.
+// Shares the iteration and the run with all. The chief has read `run` from `file` (neither, if there
+// was no such file). Returns the run.
 RunState Snapshots::share_resumption(std::string& file, RunState run, Progress& now) {
   Resumption resumption;
   if (team_.chief()) {

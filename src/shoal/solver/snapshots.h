@@ -1,4 +1,4 @@
-// Saves what a solver has come to, in files or in memory, and lets it go on from there.
+// Saves a solver's state, in files or in memory, and restores it.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,26 @@ class Snapshots : SolverPart {
  public:
   Snapshots(const SolverCore& core, Reporter& reporter) : SolverPart(core), reporter_(reporter) {}
 
-  // As those of Solver. Those that restore return how far the loop has come then.
+  // As in Solver. The functions that restore return how far the loop had come.
   Status write();
   Progress restore(const std::string& state_file);
   Result<std::shared_ptr<const SolverMemory>> save_state();
   Progress restore_state(const SolverMemory* memory, const Solver::Continuation& how);
 
-  // The present iteration's.
+  // Returns whether the present iteration's is written.
   bool is_written() const { return written_at_ == progress_.iteration; }
-  // The score of the best test so far, if there was one.
+  // Returns the score of the best test so far, if there was one.
   std::optional<double> best() const { return best_; }
   void note_best(double score) { best_ = score; }
   // Returns this member's part of the gather for a snapshot.
   std::string own_state() const;
-  // The states of all nets, replicas included. After settle().
+  // Returns the states of all nets, replicas included. After settle().
   RunState net_states() const;
-  // A snapshot in the midst of a test has the states from before it: the test is done again by the
-  // solver that goes on.
+  // Makes a snapshot in the midst of a test hold the states from before it: the solver that goes on
+  // repeats the test.
   void test_begins() { before_ = net_states(); }
   void test_ends() { before_.reset(); }
-  // A snapshot has these states of the nets, not their present ones.
+  // Gives a snapshot these states of the nets, not their present ones.
   void go_back(RunState states) { before_ = std::move(states); }
 
  private:

@@ -53,7 +53,8 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
 
 Solver::~Solver() = default;
 
-// The net has one hook of each kind: the updater's calls and debug_info's lines share them.
+// Connects the net's hooks. It has one of each kind: the updater's calls and debug_info's lines
+// share them.
 void Solver::connect_hooks() {
   const bool debug = core_.param.debug_info() || core_.net->definition().debug_info();
   const std::int64_t together = debug ? 0 : core_.updater->bytes_together();
@@ -136,8 +137,8 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   return ending;
 }
 
-// The last whole iteration's state is good whatever the data did then, and is worth saving. A run
-// from it reads the same records again: they can be mended, and none is left out.
+// Saves the last whole iteration's state, which does not depend on the broken data. A run from it
+// reads the same records again: they can be corrected, and none is left out.
 Error Solver::rescue(Error error) {
   if (error.code != Code::kData || at_.iteration == at_.started_iteration ||
       !parts_->last.can_be_saved())
@@ -153,7 +154,7 @@ Error Solver::rescue(Error error) {
   return Error{error.code, str(error.message, "; ", outcome)};
 }
 
-// The last lines: the loss that the next iteration would see, and a test if one falls here.
+// Logs the last lines: the loss that the next iteration would see, and a test if one falls here.
 Status Solver::finish() {
   // The params that the net is left with hold the last update.
   TRY(core_.updater->settle(Settle::kOwn));
@@ -203,7 +204,7 @@ Status Solver::iterate_until(std::int64_t end) {
   return {};
 }
 
-// ahead: the iteration is queued, and nothing waits for its outcome.
+// Makes an iteration. ahead: it is queued, and nothing waits for its outcome.
 Status Solver::iterate(bool ahead) {
   if (ahead)
     parts_->ahead.begin();
@@ -243,7 +244,7 @@ Status Solver::queue_step() {
 }
 
 // Takes the outcome of queued iterations, until at most `left` are under way. Those from the first
-// that was refused on are made again, each with all that on_nan and its error need.
+// refused one on are made again, each with all that on_nan and its error need.
 Status Solver::catch_up(std::uint64_t left) {
   RunAhead& ahead = parts_->ahead;
   while (ahead.under_way() > left) {
@@ -271,7 +272,8 @@ Status Solver::catch_up(std::uint64_t left) {
   return {};
 }
 
-// An iteration shows the values of its first step, whose params are those that it began with.
+// Makes a local step. An iteration shows the values of its first step, whose params are those that
+// it began with.
 Status Solver::local_step(bool first) {
   parts_->non_finite.save_forward_state();
   parts_->reporter.mark(Meter::Mark::kStep);
@@ -293,8 +295,8 @@ Status Solver::local_step(bool first) {
   return {};
 }
 
-// False: the loss was not finite, and on_nan says to leave this iteration out. On a device the loss
-// is read when the gradients are looked at, so that the device waits for neither.
+// Returns false if the loss was not finite, and on_nan says to leave this iteration out. On a
+// device the loss is read when the gradients are examined, so that the device waits for neither.
 Result<bool> Solver::run_passes() {
   const bool late = core_.updater->is_quiet() && !core_.net->context().device().is_host();
   float sum = 0;

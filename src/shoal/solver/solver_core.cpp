@@ -123,7 +123,7 @@ Context& SolverCore::add_context(const Share& share) {
   return *contexts.back();
 }
 
-// The chief measures kernels first, and the others take its choices.
+// Builds nets with tuned kernels: the chief measures first, and the others take its choices.
 void SolverCore::tuned(const std::function<void()>& build) {
   const bool shares = options.tuning && in_team();
   if (shares && !team.chief())
@@ -132,7 +132,7 @@ void SolverCore::tuned(const std::function<void()>& build) {
   if (shares && team.chief()) or_throw(team.share(options.tuning->text()));
 }
 
-// The chief's file has the choices of all processors of the team.
+// Keeps the tuning: the chief's file has the choices of all processors of the team.
 void SolverCore::keep_tuning() {
   if (!options.tuning) return;
   if (in_team())

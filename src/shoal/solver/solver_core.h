@@ -1,5 +1,5 @@
-// The parts of a solver share its nets, its updater and its team, which stay as they were built,
-// and how far the loop has come, which the loop alone says.
+// The shared parts of a solver: its nets, its updater and its team, which stay as they were built,
+// and the progress of the loop, which only the loop changes.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,8 @@ struct Progress {
   float smoothed_loss() const;
 };
 
-// Constant once it was built, but for what nets and updater do.
+// The shared parts. Constant once built, except for the changes that nets and updater make in
+// themselves.
 class SolverCore {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,8 +43,8 @@ class SolverCore {
   SolverCore(const SolverCore&) = delete;
 
   bool in_team() const { return team.size() > 1; }
-  // Members are at iterations of their own, and do something together only where all have stopped
-  // for it.
+  // Returns whether members are at iterations of their own, and do something together only where
+  // all have stopped for it.
   bool apart() const { return options.team != nullptr && !policy.bounded; }
   bool wants_snapshots() const { return param.snapshot() > 0 || param.snapshot_after_train(); }
   Action asked() const { return options.action ? options.action() : Action::kNone; }
@@ -91,7 +92,7 @@ class SolverCore {
   std::uint64_t seed_ = 0;
 };
 
-// A part of a solver, with names for what it uses most.
+// A part of a solver, with names for the objects it uses most.
 class SolverPart {
  protected:
   explicit SolverPart(const SolverCore& core)

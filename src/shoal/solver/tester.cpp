@@ -11,7 +11,7 @@
 namespace shoal {
 namespace {
 
-// One score for each number of each output.
+// Returns one score for each number of each output.
 std::vector<TestScore> empty_scores(const Net& net) {
   std::vector<TestScore> scores;
   for (const Blob* output : net.outputs_of_one_size())
@@ -102,8 +102,8 @@ Result<std::vector<TestScore>> Tester::test(int index) {
   return scores;
 }
 
-// Means over test_iter batches, of which a team's members have about as many each if they test
-// together, unless the test is interrupted.
+// Computes means over test_iter batches, of which a team's members have about as many each if they
+// test together, unless the test is interrupted.
 Status Tester::run_batches(int index, std::vector<TestScore>& scores, double& loss) {
   Net& net = *core_.test_nets[static_cast<std::size_t>(index)];
   const int batches = param_.test_iter(index);

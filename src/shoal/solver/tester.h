@@ -1,4 +1,4 @@
-// Runs a solver's tests, and keeps the model that did best in them.
+// Runs a solver's tests, and keeps the model with the best score.
 #pragma once
 
 #include <string>
