@@ -359,8 +359,8 @@ Status Snapshots::gather_states(RunState& run) {
   return {};
 }
 
-// Shares the iteration and the run with all. The chief has read `run` from `file` (neither, if there
-// was no such file). Returns the run.
+// Shares the iteration and the run with all. The chief has read `run` from `file` (neither, if
+// there was no such file). Returns the run.
 RunState Snapshots::share_resumption(std::string& file, RunState run, Progress& now) {
   Resumption resumption;
   if (team_.chief()) {
