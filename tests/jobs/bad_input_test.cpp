@@ -1,4 +1,4 @@
-// Inputs to the processes of a job that make no job, or an odd one: each with its words.
+// Tests inputs to the processes of a job that make no job, or an odd one, and the errors for each.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -17,8 +17,8 @@ class ProcessBadInput : public testing::Test {
     if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
     folder_ = fresh_directory("process_bad_input");
   }
-  // A net on records, of which each process has a part, with one product of `outputs` outputs and
-  // these further fields.
+  // Writes a net on records, of which each process has a part, with one product of `outputs`
+  // outputs and these further fields.
   std::string solver(const std::string& name, const std::string& more, int outputs = 10,
                      const std::string& fields = "") const {
     const std::string path = folder_ + "/" + name + ".prototxt";
@@ -75,7 +75,8 @@ TEST_F(ProcessBadInput, AnotherMachinefileOnOneRankIsNamedWithBothLines) {
   }
 }
 
-// Each reads its records by what it is told alone: some would be read twice, and others not at all.
+// Each process divides the records by its own settings alone: some would be read twice, and others
+// not at all.
 TEST_F(ProcessBadInput, OtherSharesOfOneRankAreNamedWithBothValues) {
   put_part(0, 12), put_part(1, 12);
   put_file(folder_ + "/shares", "0 0.25\n0.25 1\n");
@@ -96,7 +97,7 @@ TEST_F(ProcessBadInput, OtherSharesOfOneRankAreNamedWithBothValues) {
   }
 }
 
-// It would leave at the end of the profile, and the other would wait for it.
+// A process with it would leave at the end of the profile, and the other would wait for it.
 TEST_F(ProcessBadInput, AProfileAloneIsForAllOrForNone) {
   put_part(0, 12), put_part(1, 12);
   const std::string path =

@@ -1,4 +1,4 @@
-// Jobs of train processes that cannot be: exit codes, and the words of each process.
+// Tests jobs of train processes that cannot run: exit codes, and the errors of each process.
 #include <gtest/gtest.h>
 #include <signal.h>
 

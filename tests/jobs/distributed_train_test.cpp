@@ -1,4 +1,4 @@
-// Jobs of train processes: what they learn, and their snapshots.
+// Tests jobs of train processes: their training and their snapshots.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,7 +24,7 @@ using test::Port;
 using test::Ran;
 using test::Running;
 
-// The numbers of a table of --net_outputs, without its first line and without the column of
+// Returns the numbers of a table of --net_outputs, without its first line and without the column of
 // seconds.
 std::vector<std::vector<double>> rows_of(const std::string& path) {
   std::vector<std::vector<double>> rows;
@@ -71,7 +71,7 @@ TEST_F(DistributedTrain, TwoWorkersLearnAsOneMachineWithTwiceTheBatch) {
   EXPECT_EQ(two[1].err.find("Iteration"), std::string::npos) << two[1].err;
 }
 
-// By factors as by the table, and on from a snapshot by the other.
+// Trains by factors as by the table, and on from a snapshot by the other.
 TEST_F(DistributedTrain, SvbTrainsAsTheTableDoes) {
   const std::string net = plain_net(4), more = "max_iter: 12 display: 1 snapshot: 6";
   run(2, solver("table", net, more), {"--net_outputs=" + folder_ + "/table"});
@@ -121,7 +121,7 @@ TEST_F(DistributedTrain, EachExchangeTrainsAsTheTableDoes) {
   }
 }
 
-// Each record once, whether the workers divide a test or one makes it for all.
+// Tests each record once, whether the workers divide a test or one makes it for all.
 TEST_F(DistributedTrain, ATestIsOfTheWholeSet) {
   const std::string path =
       solver("tested", plain_net(4),
@@ -217,7 +217,7 @@ TEST_F(DistributedTrain, ReplicasServersAndWorkersShareTheWork) {
       test::run_program(alone(solver("replicas", plain_net(4), more),
                               {"--net_outputs=" + folder_ + "/replicas", "--num_table_threads=3"}));
   ASSERT_EQ(replicas.code, 0) << replicas.err;
-  // A server that is none of the workers, and one worker of two replicas.
+  // The job has a server that is none of the workers, and one worker of two replicas.
   port_ = Port().number;
   const std::string split = solver("split", plain_net(8), more + " batch_semantics: GLOBAL");
   const auto ran = wait({test::start_program(member(0, 2, split, {"--role=server"})),
@@ -246,7 +246,7 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
   EXPECT_HAS(ran[0].err, "Resuming from " + state("half", 5));
   EXPECT_EQ(model("half", 10), model("whole", 10));
   EXPECT_EQ(read_run_state(run_path(snapshot_stem(folder_ + "/half", 10))).member_size(), 1);
-  // And on other numbers of machines.
+  // Continues on other numbers of machines.
   for (const int size : {1, 3}) {
     const std::string name = "on" + std::to_string(size);
     const auto other =
@@ -257,7 +257,7 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
   }
 }
 
-// A SIGUSR1 to any, and a SIGTERM to the one that cannot be spared.
+// Sends a SIGUSR1 to any, and a SIGTERM to the one that cannot be spared.
 TEST_F(DistributedTrain, ASignalToOneIsASnapshotOfAllAndTheEndOfAll) {
   for (const auto& [rank, number] : {std::pair{1, SIGUSR1}, {0, SIGTERM}}) {
     const std::string name = "signal" + std::to_string(number);

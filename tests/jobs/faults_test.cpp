@@ -1,5 +1,5 @@
-// Jobs of real train processes of which one dies, stops, never comes or is cut off: all others end
-// by themselves, and say why.
+// Tests jobs of real train processes of which one dies, stops, never comes or is cut off: all
+// others end by themselves, and say why.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -27,7 +27,8 @@ class ProcessFaults : public testing::Test {
     folder_ = fresh_directory("process_faults");
   }
 
-  // A net of two products, the first with `outputs` outputs, on numbers drawn by each process.
+  // Returns a net of two products, the first with `outputs` outputs, on numbers drawn by each
+  // process.
   static std::string net(int outputs = 16) {
     return R"(name: 'drawn'
       layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { shape { dim: 4 dim: 36 } shape { dim: 4 }
@@ -39,7 +40,7 @@ class ProcessFaults : public testing::Test {
       layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'out' bottom: 'label' top: 'loss' })";
   }
   std::string snapshots(const std::string& name) const { return folder_ + "/" + name; }
-  // Writes a solver and its net; what it snapshots is snapshots(name). Returns its path.
+  // Writes a solver and its net, with snapshots at snapshots(name). Returns its path.
   std::string solver(const std::string& name, const std::string& more,
                      const std::string& of = net()) const {
     const std::string path = folder_ + "/" + name + ".prototxt";
@@ -50,7 +51,7 @@ class ProcessFaults : public testing::Test {
                        snapshots(name) + "' " + more);
     return path;
   }
-  // A folder for a job of its own.
+  // Makes a folder for a job of its own.
   std::string job_folder(const std::string& name) const {
     const std::string path = folder_ + "/" + name;
     std::filesystem::create_directories(path);
@@ -66,8 +67,8 @@ struct Victim {
   std::string roles;
   std::size_t rank;
 };
-// Each role: coordinator and both, both, coordinator and server, server, worker, coordinator and
-// worker.
+// The victims have each role: coordinator and both, both, coordinator and server, server, worker,
+// coordinator and worker.
 const std::vector<Victim> kVictims = {{"bbb", 0}, {"bbb", 2}, {"sww", 0},
                                       {"wsw", 1}, {"wsw", 2}, {"wsw", 0}};
 
@@ -109,7 +110,7 @@ class ProcessKilled : public ProcessFaults, public testing::WithParamInterface<S
     EXPECT_GE(std::stoi(stem.substr(stem.rfind('_') + 1)), iteration);
   }
 
-  // The end of all others, after the victim's.
+  // Expects the end of all others, after the victim's.
   void expect_named(JobProcesses& job, const Victim& victim, bool last_clock) {
     EXPECT_EQ(job.wait(victim.rank).ran.code, 128 + SIGKILL);
     double slowest = 0;
@@ -239,8 +240,8 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
     const std::string bytes = get_file(newest);
     jobs[i]->signal(victim.rank, SIGCONT);
     const JobProcesses::Ended ended = jobs[i]->wait(victim.rank);
-    // It notices one of two things first: that the others have gone, or that it has not heard of
-    // them for as long as it stood still.
+    // It notices one of two things first: the others have gone, or it has not heard of them for as
+    // long as it stood still.
     EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8)
         << ended.ran.code << ": " << ended.ran.err;
     EXPECT_LT(ended.seconds, kBounded);

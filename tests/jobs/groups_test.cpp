@@ -1,4 +1,4 @@
-// Jobs of real train processes that find their groups by how fast each is.
+// Tests jobs of real train processes that find their groups by speed.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,8 +24,8 @@ class ProcessGroups : public testing::Test {
   void write_solver(const std::string& more) const {
     put_small_solver(folder_, "model", "base_lr: 0.02 snapshot_after_train: true " + more);
   }
-  // Worker k pretends to need so many milliseconds for an iteration; process 0 is a server alone if
-  // `roles` say so.
+  // Trains workers of which worker k emulates so many milliseconds for an iteration; process 0 is a
+  // server alone if `roles` say so.
   std::vector<Ran> train(const std::string& roles, const std::vector<int>& step_ms,
                          const std::string& more, const std::vector<std::string>& flags = {}) {
     write_solver("display: 4 " + more);
@@ -42,7 +42,7 @@ class ProcessGroups : public testing::Test {
     }
     return all;
   }
-  // Processes 0 and 1, and who joined them, when process 0 is told to stop.
+  // Ends processes 0 and 1, and the process that joined them, by a stop of process 0.
   static void end_well(JobProcesses& job, const Running& joined) {
     job.signal(0, SIGINT);
     EXPECT_EQ(wait_for(joined).code, 0);
@@ -81,7 +81,7 @@ TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
   }
   EXPECT_TRUE(file_exists(model_path(snapshot_stem(folder_ + "/model", 14))));
 
-  // Written by the one, read by the other.
+  // One run has written the file, and the other reads it.
   const auto again =
       train("bbbb", {0, 0, 0, 0},
             "max_iter: 4 scheme { type: 'grouped' groups_file: '" + folder_ + "/groups' }");
@@ -119,8 +119,8 @@ TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
   EXPECT_EQ(ran[1].err.find("grouped groups="), std::string::npos) << ran[1].err;
 }
 
-// Nothing keeps the groups within a bound: at each look all stop at the ends of their tasks, and go
-// on.
+// Without a bound between the groups all stop at the ends of their tasks for each measurement, and
+// go on.
 TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
   const auto ran = train("bbw", {100, 33, 33},
                          "max_iter: 110 scheme { type: 'grouped' group_by: SPEED "
@@ -134,7 +134,7 @@ TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
   EXPECT_HAS(ran[0].err, "continuing with 3 workers (was 3), scheme grouped groups=1,2|0: rank 0");
 }
 
-// Processes that come and go are looked at too. Parts of the data stay unequal.
+// Measures processes that come and go too. Parts of the data stay unequal.
 TEST_F(ProcessGroups, GoOnWithOthers) {
   write_solver(
       "max_iter: 100000000 display: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: "
@@ -153,7 +153,7 @@ TEST_F(ProcessGroups, GoOnWithOthers) {
   end_well(job, joined);
 }
 
-// By its own reckoning whoever joins would be past the profile, which the others have begun anew.
+// A process that joins would count itself past the profile, which the others have begun anew.
 TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
   const std::string scheme = "scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 }";
   train("bb", {0, 0}, "max_iter: 10 " + scheme);
@@ -171,8 +171,8 @@ TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
   end_well(job, joined);
 }
 
-// "7 rows of params on 2 servers, with 40000, 8000 bytes, by": the bytes, after what the text says
-// first.
+// Returns the bytes in "7 rows of params on 2 servers, with 40000, 8000 bytes, by", after the first
+// place of `text`.
 std::vector<std::size_t> bytes_after(const std::string& text, const std::string& first) {
   std::vector<std::size_t> bytes;
   const std::size_t at = text.find(first), with = text.find(", with ", at);

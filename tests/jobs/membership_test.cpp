@@ -1,4 +1,4 @@
-// Processes that join and leave jobs of real train processes.
+// Tests processes that join and leave jobs of real train processes.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -26,7 +26,7 @@ class ProcessMembership : public testing::Test {
     folder_ = fresh_directory("process_membership");
     make_digits(folder_ + "/data");
   }
-  // The small net and its chance, shared data, no end.
+  // Writes the small net with its random numbers, shared data, and no end.
   std::string solver(const std::string& name, const std::string& more) {
     return put_small_solver(folder_, name, "base_lr: 0.01 max_iter: 100000000 display: 1 " + more);
   }
@@ -34,10 +34,10 @@ class ProcessMembership : public testing::Test {
   std::string folder_;
 };
 
-// One scheme for each mechanism: rows alone, sums and factors among workers, groups, tasks from one
-// pool, local steps that ask a pacer, and weights that are a worker's own. scheme_membership_test,
-// drift_barrier_test, completion_window_test, esync_test and coordinator_shared_test have every
-// scheme's rule.
+// Uses one scheme for each mechanism: rows alone, sums and factors among workers, groups, tasks
+// from one pool, local steps that ask a pacer, and weights that are a worker's own.
+// scheme_membership_test, drift_barrier_test, completion_window_test, esync_test and
+// coordinator_shared_test cover every scheme's rule.
 TEST_F(ProcessMembership, WithEachMechanism) {
   const std::vector<std::string> schemes = {
       "scheme { type: 'bsp' }",
@@ -79,7 +79,7 @@ TEST_F(ProcessMembership, WithEachMechanism) {
   }
 }
 
-// By iteration, of the snapshots of a run that is over: the length of its global momentum.
+// Returns the length of the global momentum in the snapshots of a run that is over, by iteration.
 std::map<int, double> momentum_by_iteration(const std::string& prefix) {
   std::map<int, double> lengths;
   for (int i = 1;; ++i) {
@@ -110,8 +110,8 @@ TEST_F(ProcessMembership, TheGlobalMomentumStaysWhenAWorkerLeaves) {
     EXPECT_GT(lengths.at(i + 1), 0.6 * lengths.at(i)) << "iteration " << i;
 }
 
-// The environment of ps-lite's launchers and of ESync's README, where nobody has a number, and the
-// command.
+// Returns the environment of ps-lite's launchers and of ESync's README, where no process has a
+// number, and the command.
 std::vector<std::string> by_dmlc(const std::string& role, int port,
                                  const std::vector<std::string>& flags,
                                  const std::string& root = "127.0.0.1") {
@@ -152,7 +152,7 @@ TEST_F(ProcessMembership, DmlcWithoutIds) {
   EXPECT_HAS(alone.err, "--pace_json=x: there is nothing to write in it, since one process alone");
 }
 
-// An address that is no machine's (RFC 5737).
+// The address belongs to no machine (RFC 5737).
 TEST_F(ProcessMembership, NobodyToGiveRanksIsTold) {
   const Ran worker = run_program(by_dmlc(
       "worker", 9091, {"--solver=" + solver("lonely", ""), "--start_timeout=1", "--insecure"},
@@ -178,7 +178,7 @@ TEST_F(ProcessMembership, OneTooManyWithoutIdsIsTold) {
   }
 }
 
-// Pushes wait for others' there, and nobody may wait for one that has stopped.
+// Pushes wait for others' in this scheme, and none may wait for a worker that has stopped.
 TEST_F(ProcessMembership, SnapshotsWhereSomeWaitForOthers) {
   for (const std::string scheme :
        {"type: 'grouped' groups: '0,1|2'", "type: 'grouped' groups: '0,1,2'",
@@ -197,7 +197,7 @@ TEST_F(ProcessMembership, SnapshotsWhereSomeWaitForOthers) {
   }
 }
 
-// A job of one process becomes one of three, with a server more, and one of one again.
+// Turns a job of one process into one of three, with a server more, and one of one again.
 TEST_F(ProcessMembership, FromOneToThreeAndBack) {
   const std::string path = solver("alone", "test_iter: 3 test_interval: 50");
   JobProcesses job(fresh_directory("process_membership_alone"), "b");
@@ -238,7 +238,7 @@ TEST_F(ProcessMembership, ASignalToAServerAloneIsForAll) {
   }
 }
 
-// Nothing of this disturbs the job.
+// None of these processes disturbs the job.
 TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"),
                     parts = folder_ + "/parts.prototxt";

@@ -1,5 +1,5 @@
-// Jobs of real train processes of one machine whose rows go through memory: they learn the same
-// bits as over TCP, and end as well.
+// Tests jobs of real train processes of one machine whose rows go through memory: they learn the
+// same bits as over TCP, and end as well.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-// Jobs of real train processes in network namespaces, whose links go away: for long, which ends
-// all, and for a while, which harms nothing.
+// Tests jobs of real train processes in network namespaces, whose links go away: for long, which
+// ends all, and for a while, which harms nothing.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ class Network {
   static std::string address(int k) { return str("10.77.0.", k + 1); }
   std::vector<std::string> starter(int k) const { return {kIp, "netns", "exec", machine(k)}; }
   void set_link(int k, bool up) { run({"-n", hub(), "link", "set", port(k), up ? "up" : "down"}); }
-  // From now on all that machine k sends is lost; it still hears. False: this kernel cannot do it.
+  // Loses all that machine k sends from now on; it still hears. False: this kernel cannot do it.
   bool silence(int k) { return set_rate(k, {"rate", "8bit", "burst", "1b", "limit", "1b"}); }
   // Lets what machine k sends leave at this rate. False: this kernel cannot do it.
   bool limit(int k, const std::string& rate) {
@@ -109,7 +109,7 @@ class ProcessNetwork : public testing::Test {
     made->flags.push_back("--throttle=16000000");
     return made;
   }
-  // All end by themselves, since nobody hears one of them.
+  // Expects that all end by themselves, since no other process hears one of them.
   static void expect_end(JobProcesses& job, std::size_t cut) {
     for (std::size_t rank = 0; rank < job.size(); ++rank) {
       const JobProcesses::Ended ended = job.wait(rank);
@@ -153,7 +153,8 @@ TEST_F(ProcessNetwork, OneWhoIsNotHeardEndsAll) {
   expect_end(*mute, 1);
 }
 
-// By the table, and by a ring with factors, whose transfers go from each machine to all others.
+// Trains by the table, and by a ring with factors, whose transfers go from each machine to all
+// others.
 TEST_F(ProcessNetwork, ASlowLinkThatIsDownForAWhileChangesNoBit) {
   for (const std::string exchange : {"way: TABLE", "way: RING layer { name: 'ip' way: FACTORS }"}) {
     SCOPED_TRACE(exchange);

@@ -1,4 +1,4 @@
-// Jobs of real train processes whose scheme changes on the way.
+// Tests jobs of real train processes whose scheme changes on the way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ class ProcessPhases : public testing::Test {
     folder_ = fresh_directory("process_phases");
     make_digits(folder_ + "/data");
   }
-  // Trains the small net, with its chance, for 12 iterations. Returns what each process said.
+  // Trains the small net, with its random numbers, for 12 iterations. Returns the output of each
+  // process.
   std::vector<Ran> train(const std::string& name, const std::string& roles, const std::string& more,
                          const std::vector<std::string>& flags = {}) {
     const std::string path =
@@ -43,8 +44,8 @@ class ProcessPhases : public testing::Test {
   std::string folder_;
 };
 
-// The same params to the bit. Running sums are averaged at the end of each phase, which rounds them
-// once more.
+// Expects the same params to the bit. Running sums are averaged at the end of each phase, which
+// rounds them once more.
 void expect_same_run(const NetParameter& a, const NetParameter& b) {
   ASSERT_EQ(a.layer_size(), b.layer_size());
   for (int i = 0; i < a.layer_size(); ++i)
@@ -76,7 +77,7 @@ TEST_F(ProcessPhases, PhasesOfOneSchemeAreOneRun) {
   }
 }
 
-// "bsp, async at 5": the first, and each that is said later.
+// Returns "bsp, async at 5": the first scheme, and each later one.
 std::string schemes_in(const std::string& metrics) {
   const std::string text = get_file(metrics);
   const std::string scheme =

@@ -25,7 +25,8 @@ std::vector<SchemeCase> scheme_cases() {
           {"esync", {"--epsilon=0.001", "--max_steps=4"}}};
 }
 
-// A net without chance or running means: what falls is the loss of the test, on all records.
+// Returns a net without random numbers or running means. The loss of its test, on all records, is
+// to fall.
 std::string plain_net(const std::string& records) {
   const auto data = [&](const char* phase, const char* feed) {
     return str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: ",

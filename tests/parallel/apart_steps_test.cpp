@@ -1,5 +1,5 @@
-// Tasks of several steps under schemes without a common clock: tests, stops and snapshots of a job
-// whose workers are apart.
+// Tests tasks of several steps under schemes without a common clock: tests, stops and snapshots of
+// a job whose workers are apart.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ TEST(LocalSteps, ApartTheChiefTestsAlone) {
   }
 }
 
-// Worker 0 is five times as fast, and one of them wants a stop when it has done its 50 tasks, or
+// Worker 0 is five times as fast, and one of them requests a stop when it has done its 50 tasks, or
 // the other its 10. The other is in its 50th or 10th task then, or just behind it, and ends that
 // one alone.
 TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
@@ -152,8 +152,8 @@ TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
   }
 }
 
-// One that the pacer holds back comes when others stop: worker 1 may start its second task only
-// when worker 0 wants its fiftieth.
+// A worker that the pacer holds back stops when others do: worker 1 may start its second task only
+// when worker 0 requests its fiftieth.
 class Holding final : public Told {
  public:
   std::vector<Start> take_starts(table::Instant) override {

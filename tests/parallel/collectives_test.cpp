@@ -1,5 +1,5 @@
-// Sums of gradients among the workers, by trees, rings and halves: the schedules, the predicted
-// cost of each exchange, and training that equals that of the table and of one machine.
+// Tests sums of gradients among the workers, by trees, rings and halves: the schedules, the
+// predicted cost of each exchange, and training that equals that of the table and of one machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ using parallel::Way;
 
 using Vectors = std::vector<std::vector<float>>;  // by worker
 
-// All workers' steps, one of a worker drawn at a time, with what is on its way between them.
+// Runs all workers' steps, one of a worker drawn at a time, with the messages on their way between
+// them.
 Vectors summed(Way way, Vectors vectors, std::uint64_t seed) {
   const int workers = static_cast<int>(vectors.size());
   const auto steps = parallel::steps_of(way, workers, vectors[0].size());
@@ -65,8 +66,8 @@ Vectors summed(Way way, Vectors vectors, std::uint64_t seed) {
   return vectors;
 }
 
-// A worker does not add again to numbers that it has sent to be added, so that they may be sent
-// from where they are: only a sum that they are in takes their place.
+// A worker does not add again to numbers that it has sent to be added, so that they may be sent in
+// place: only a sum that contains them replaces them.
 TEST(CollectiveSteps, WhatWasSentChangesOnlyWhenTheSumHasIt) {
   for (const Way way : kCollectives)
     for (int workers = 2; workers <= 9; ++workers)
@@ -157,8 +158,8 @@ TEST(Collectives, LoadsAreThoseOfTheirSchedules) {
     }
 }
 
-// A plan of many workers and a large vector stays small enough, and no transfer is longer than a
-// row.
+// Checks that a plan of many workers and a large vector stays small enough, and no transfer is
+// longer than a row.
 TEST(Collectives, MakeNoMoreRowsThanAPlanBears) {
   constexpr std::size_t kLarge = 240'000'000;
   for (const Way way : kCollectives)
@@ -173,7 +174,7 @@ TEST(Collectives, MakeNoMoreRowsThanAPlanBears) {
     }
 }
 
-// In units of the vector over the bandwidth: of a ring, halving and doubling and direct sums
+// The unit is the vector over the bandwidth. Rings, halving and doubling and direct sums take
 // 2 (p - 1) / p.
 TEST(Collectives, TakeTheTimeOfTheFormulas) {
   const LayerSize size{.params = 1 << 20};
@@ -217,7 +218,7 @@ std::vector<Choice> chosen(const SolverParameter& solver, const JobSize& job, co
   return all;
 }
 
-// A convolution's weights are few; the inner product's are 1000 x 3000, of 16 rows.
+// The weights of the convolution are few; the inner product's are 1000 x 3000, of 16 rows.
 SolverParameter two_layers(const std::string& exchange) {
   SolverParameter param = parse_solver(
       str("base_lr: 0.01 lr_policy: 'fixed' max_iter: 500 display: 0 snapshot_after_train: false ",
@@ -260,7 +261,8 @@ TEST(ExchangeCost, AutoTakesTheLeastTime) {
   EXPECT_EQ("fewer numbers", chosen(solver, {4, 4}, {}).at(1).why);
 }
 
-// Half of what the formulas say is sent. The first numbers' way to the workers does not count.
+// Half of the numbers in the formulas are sent. The first numbers' way to the workers does not
+// count.
 TEST(ExchangeCost, IsWhatASimulatedJobWithoutNumbersMovesAndTakes) {
   const LayerSize size{.params = 3000 * 1000, .factors = Factored::Sizes{16, 1000, 3000}};
   const Rates rates{.bandwidth = 1e8, .latency = 5e-5, .multiply_adds = 0};
@@ -327,7 +329,7 @@ TEST_F(CollectiveTraining, IsTheSameOverTcpForAnyNumberOfServers) {
     }
 }
 
-// One layer by each way, in one net.
+// Sends each layer of one net by another way.
 TEST_F(CollectiveTraining, WaysGoTogether) {
   const std::string words =
       " exchange { way: TABLE layer { name: 'conv' way: RING } layer { name: 'turned' way: TREE } "

@@ -1,4 +1,4 @@
-// Sums of what local steps added, among the workers: the same params as by the table.
+// Tests sums of the changes by local steps, among the workers: the same params as by the table.
 #include <gtest/gtest.h>
 
 #include "shoal/net/net.h"
@@ -46,7 +46,7 @@ TEST_F(DeltaSums, MoveTheParamsAsTheTableDoes) {
   EXPECT_TRUE(differs) << "the params went by the table";
 }
 
-// Over TCP, with one server; another layer by the table; two nets in each process.
+// Trains over TCP, with one server; another layer by the table; two nets in each process.
 TEST_F(DeltaSums, HaveTheSameBitsOverTcpAndTakeReplicas) {
   const std::string words = str(
       kSgd,
@@ -94,7 +94,8 @@ TEST_F(DeltaSums, GoOnInPhases) {
   }
 }
 
-// One transfer a task: behind the steps before the last, and hidden by its backward passes alone.
+// Counts one transfer a task: behind the steps before the last, and hidden by its backward passes
+// alone.
 TEST_F(DeltaSums, AreForecastOnceATask) {
   const SolverParameter param = job(2, str(kSgd, " exchange { }"));
   Context context({});

@@ -1,4 +1,4 @@
-// Workers, replicas and one machine alone make the same of the same records.
+// Tests that workers, replicas and one machine alone learn the same from the same records.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr double kScale = 0.00390625;  // of pixels
 struct Type {
   const char* name;
   const char* param;
-  // rounding: |g| / sqrt(sum of squares) turns the smallest difference into a whole step
+  // Rounding: |g| / sqrt(sum of squares) turns the smallest difference into a whole step.
   bool amplifies;
 };
 const Type kTypes[] = {
@@ -35,7 +35,8 @@ const Type kTypes[] = {
 };
 const Type& kSgd = kTypes[0];
 
-// The records of each batch of kBatch in the opposite order: the same sums, added up otherwise.
+// Writes the records of each batch of kBatch in the opposite order: the sums are the same, in
+// another order.
 void reverse_batches(const std::string& from, const std::string& to) {
   Records records = or_throw(read_all(*or_throw(open_source("DATUMFILE", from))));
   for (std::size_t i = 0; i + kBatch <= records.size(); i += kBatch)
@@ -121,8 +122,8 @@ class Equivalence : public testing::Test {
   }
   using Make = SolverParameter (*)(int, const std::string&, const std::string&);
 
-  // The result of one machine, and how far from itself it is when its batches are added up in
-  // another order.
+  // The result of one machine, and its distance from the result with batches added up in another
+  // order.
   struct Alone {
     JobResult job;
     double itself = 0;
@@ -136,7 +137,7 @@ class Equivalence : public testing::Test {
     return alone;
   }
 
-  // Six types, k workers against one machine. Where a number comes to stand on a kink (a ReLU's, or
+  // Compares six types, k workers against one machine. Where a number falls on a kink (a ReLU's, or
   // a tie in a pool), the last bit of a sum decides, and both are far apart from there on; that is
   // rare, so one of three seeds must do. A wrong sum would show with each.
   static void compare(Make make, const std::string& path, const std::string& reversed,

@@ -1,5 +1,5 @@
 // Trains a small net to the end with every scheme, in simulated jobs of three workers, one of which
-// is slow. What real processes add, process_schemes_test looks at, once for each mechanism.
+// is slow. process_schemes_test does so by real processes, once for each mechanism.
 #include <gtest/gtest.h>
 
 #include <algorithm>

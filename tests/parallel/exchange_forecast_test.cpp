@@ -1,4 +1,4 @@
-// The predicted time of an iteration: by hand, and beside that of a simulated job.
+// Tests the predicted time of an iteration: by hand, and against that of a simulated job.
 #include <gtest/gtest.h>
 
 #include "shoal/parallel/exchange/exchange_choice.h"
@@ -44,7 +44,7 @@ TEST(ExchangeForecast, WithAClipAllWaitForTheLastSum) {
   EXPECT_DOUBLE_EQ(17, seconds(6, 8, 0.5));
 }
 
-// Four inner products, of which the upper ones are the largest.
+// Returns four inner products, of which the upper ones are the largest.
 SolverParameter four_layers(Way way, const char* more) {
   std::string layers =
       "layer { name: 'data' type: 'DummyData' top: 'data' dummy_data_param { shape { dim: 8 dim: "

@@ -1,5 +1,5 @@
-// The exchanges of a net: one list over all of them, the versions of its rows, and what one
-// worker's rows have come to in another's. And the memory that rows come to.
+// Tests the exchanges of a net: one list over all of them, the versions of its rows, one worker's
+// rows in another's run, and the memory for rows.
 #include "shoal/solver/exchange.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 // ---- rows and their states ----
 
-// 'conv' by the table, 'turned' by factors, 'ip' by a ring, the rest by the table.
+// 'conv' goes by the table, 'turned' by factors, 'ip' by a ring, the rest by the table.
 constexpr const char* kMixed =
     " exchange { layer { name: 'turned' way: FACTORS } layer { name: 'ip' way: RING } way: TABLE }";
 
@@ -76,7 +76,7 @@ TEST_F(ExchangeRows, CoverEachNumberOnceAndHaveTheVersionOfTheirUpdates) {
   train_rows(param, "bsp", 5, look);
 }
 
-// Under ssp each row has versions of its own, of its own numbers.
+// Under ssp each row has its own versions of its own numbers.
 TEST_F(ExchangeRows, OfOneVersionHaveTheSameNumbersOnAllWorkers) {
   std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, std::vector<float>> known;
   const auto look = [&](int, Solver& solver, Updater& updater) {
@@ -91,7 +91,7 @@ TEST_F(ExchangeRows, OfOneVersionHaveTheSameNumbersOnAllWorkers) {
   EXPECT_FALSE(known.empty());
 }
 
-// The rows of a run, given to another, go on there as if they had been there: with momentum, by
+// The rows of a run, given to another, continue there as if they had been there: with momentum, by
 // each exchange. The records are as many as five iterations read.
 TEST_F(ExchangeRows, ARunGoesOnFromTheRowsOfAnother) {
   SolverParameter param = job(2, str(kRules[0], kMixed));

@@ -1,6 +1,6 @@
-// Every order in which three workers can take their steps under factors, beside a recomputation
-// that knows no messages: the same params at every clock, and no worker waits for more than its
-// scheme asks for.
+// Tests every order in which three workers can take their steps under factors, against a
+// recomputation without messages: the same params at every clock, and no worker waits for more than
+// its scheme requires.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -101,7 +101,8 @@ std::pair<std::array<float, kOutputs>, std::array<float, kInputs>> factors_of(
   return {{at / 16 + weight[0] / 4, weight[3] / 8 - at / 32}, {1 + weight[1] / 4, at / 8}};
 }
 
-// The params before each clock: those of clock c have the updates of the first c - staleness.
+// Returns the params before each clock: those of clock c have the updates of the first c -
+// staleness.
 std::vector<Weight> recompute(int staleness, Clock clocks) {
   std::vector<Weight> weights{kFirst};
   std::vector<Weight> gradients;

@@ -1,5 +1,5 @@
-// Gradients that travel as factors: the sum, the rows with one writer, the choice by traffic, and
-// training that equals that of the table and of one machine.
+// Tests gradients that travel as factors: the sum, the rows with one writer, the choice by traffic,
+// and training that equals that of the table and of one machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ TEST(Factors, TrafficIsThatOfPoseidonsTable) {
   }
 }
 
-// Eight workers; or with a server of each one's own, or of every second one's own.
+// Uses eight workers; also with a server of each one's own, or of every second one's own.
 TEST(Factors, AServerSendsOnWhatWorkersWithoutOneWrite) {
   const auto roster_of = [](int each, int apart) {  // each: workers a server
     table::RosterBody roster;
@@ -149,7 +149,7 @@ TEST_F(FactorTraining, EqualsTheTableAndOneMachineForAllRules) {
   }
 }
 
-// A product holds the rows of all four workers, of two, or of one.
+// Makes a product hold the rows of all four workers, of two, or of one.
 TEST_F(FactorTraining, EqualsTheTableHoweverManyProductsTheRowsTake) {
   for (const int passes : {60, 90, 260}) {
     const std::string words = str(kRules[0], " iter_size: ", passes);

@@ -1,4 +1,4 @@
-// Training with a Filter: tests, snapshots, workers, replicas and exchanges.
+// Tests training with a Filter: tests, snapshots, workers, replicas and exchanges.
 #include <gtest/gtest.h>
 
 #include "shoal/proto/io.h"
@@ -11,7 +11,7 @@
 namespace shoal::test::filter_training_test {
 namespace {
 
-// Learns the labels 2 and 3 alone.
+// Returns a solver that learns the labels 2 and 3 alone.
 SolverParameter choosy_solver(const std::string& folder, const std::string& more, int batch = 8) {
   const std::string path = fresh_directory(folder);
   make_digits(path + "/records");
@@ -43,7 +43,7 @@ std::vector<float> train_alone(const SolverParameter& param, const std::string& 
   return all_params(solver.net());
 }
 
-// The numbers behind these words, line by line.
+// Returns the numbers behind these words, line by line.
 std::vector<float> numbers_of(const LogLines& log, const std::string& words) {
   std::vector<float> numbers;
   for (const std::string& line : log.lines)

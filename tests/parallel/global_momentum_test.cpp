@@ -1,5 +1,5 @@
-// Means of deltas with a rate and a momentum of the table's, against the same sums done here, and
-// that what a layer has learned leaves early.
+// Tests means of deltas with a rate and a momentum of the table's, against the same sums done here,
+// and that a layer's result leaves early.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using table::Verdict;
 
 constexpr double kRate = 0.1, kMomentum = 0.5, kFirst = 0.5, kTargets[] = {1, 3};
 
-// One number w whose loss is (w - target)^2 / 2 on each worker.
+// Returns a solver of one number w whose loss is (w - target)^2 / 2 on each worker.
 SolverParameter one_number(const std::string& more = "") {
   SolverParameter param =
       parse_solver(str("base_lr: ", kRate, " momentum: ", kMomentum,
@@ -60,7 +60,7 @@ struct Hand {
   double step(int worker) { return w -= h = kMomentum * h + kRate * (w - kTargets[worker]); }
 };
 
-// The table's, after each of `rounds`; worker k makes steps(k) in each.
+// Returns the table's number after each of `rounds`; worker k makes steps(k) in each.
 std::vector<double> by_hand(const Task& task, int rounds, const std::function<int(int)>& steps) {
   double w = kFirst, v = 0;
   Hand hands[2];
@@ -170,7 +170,7 @@ TEST(GlobalMomentum, IsInASnapshot) {
   }
 }
 
-// The values that forward passes change are averaged, whatever the table's rate is.
+// Averages the values that forward passes change, whatever the table's rate is.
 TEST(GlobalMomentum, IsNotOfRunningMeans) {
   const std::string path = fresh_directory("global_sums") + "/digits";
   make_digits(path);
@@ -199,7 +199,7 @@ TEST(GlobalMomentum, RefusesWhatMakesNoSense) {
 
 // ---- what leaves when ----
 
-// A net of three layers that learn, on its own part of the digits.
+// Returns a net of three layers that learn, on its own part of the digits.
 SolverParameter layered(const std::string& more) {
   const std::string path = fresh_directory("early_layers") + "/digits";
   make_digits(path);
@@ -259,7 +259,7 @@ class Listening final : public ForwardingTable {
     if (topic == table::Topic::kBegin) said += 'b';
     return ForwardingTable::ask(topic, clock, std::move(body));
   }
-  // From here on the first layer's weights are those that the last step of a task begins with.
+  // Notes the first layer's weights, with which the last step of a task begins.
   void look() { before.assign(first->data.host().begin(), first->data.host().end()); }
 
   const Blob* first = nullptr;
@@ -267,7 +267,7 @@ class Listening final : public ForwardingTable {
   std::string said;
 };
 
-// The second task of worker 0 of two.
+// Returns the letters of the second task of worker 0 of two.
 std::string second_task(const std::string& scheme, const std::string& more = "") {
   Job cluster(2, 1);
   std::string said;

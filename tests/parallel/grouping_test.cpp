@@ -1,4 +1,4 @@
-// Groups by speed, shares of the data, and the files about both.
+// Tests groups by speed, shares of the data, and the files about both.
 #include "shoal/parallel/grouping.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Speeds = std::vector<double>;
 
-// The mean speed of each group.
+// Returns the mean speed of each group.
 Speeds means_of(const Grouping& grouping, const Speeds& speeds) {
   Speeds means;
   for (const std::vector<int>& group : grouping.groups) {
@@ -149,7 +149,8 @@ TEST(WorthChanging, GroupsAreReadAsTheyAreWritten) {
 
 // ---- shares ----
 
-// The original's words: the cursor, the hundredths, the last group's rest rounded down.
+// Computes widths as the original does: the cursor, the hundredths, the last group's rest rounded
+// down.
 std::vector<double> widths_there(const Groups& groups, const Speeds& speeds) {
   const auto slowest = [&](const std::vector<int>& group) {
     double least = 1e300;

@@ -1,5 +1,5 @@
-// Runs that find their groups by speed, on workers whose speeds are what the test says, whatever
-// this machine does.
+// Tests runs that find their groups by speed, on workers whose speeds the test sets, whatever this
+// machine does.
 #include <gtest/gtest.h>
 
 #include <algorithm>

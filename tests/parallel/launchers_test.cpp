@@ -1,4 +1,4 @@
-// The environment of launchers: which process of the job this is by their words, and host lists.
+// Tests the environments of launchers: which process of the job this is by them, and host lists.
 #include <gtest/gtest.h>
 
 #include "shoal/compat/launchers.h"

@@ -1,5 +1,5 @@
-// Tasks of several steps: what a job of one number learns by them, step by step by hand, and what
-// cannot be had together.
+// Tests tasks of several steps: how a job of one number learns by them, step by step by hand, and
+// options that exclude each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -113,8 +113,8 @@ TEST(LocalSteps, EveryTypeOfSolverLearnsAndClipsItsOwn) {
   }
 }
 
-// Running means and the like: after one iteration they are the mean of what each worker would have
-// alone.
+// Running means and the like are, after one iteration, the mean of those that each worker would
+// have alone.
 TEST(LocalSteps, RunningMeansAreAveraged) {
   const std::string path = fresh_directory("local_sums") + "/digits";
   make_digits(path);
@@ -217,8 +217,8 @@ TEST(LocalSteps, ElasticAveragingIsWhatItIsByHand) {
     }
 }
 
-// The reference's vectors: one step of 0.1 of F = x^2 / 2 from x = 1 with the center at 0 and alpha
-// = 0.3.
+// Uses the reference's vectors: one step of 0.1 of F = x^2 / 2 from x = 1 with the center at 0 and
+// alpha = 0.3.
 TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
   const std::string prefix = fresh_directory("local_center") + "/snapshot";
   SolverParameter param = one_number("snapshot_prefix: '" + prefix + "'");
@@ -258,7 +258,7 @@ TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
 
 // ---- the pacer ----
 
-// Every second task of worker 1 is dropped.
+// Drops every second task of worker 1.
 class Dropping final : public Told {
   Verdict judge(int worker, Clock clock, const TaskReport&, table::Instant) override {
     return worker == 1 && clock % 2 == 1 ? Verdict::kDrop : Verdict::kPush;
@@ -296,8 +296,8 @@ TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
   }
 }
 
-// No worker starts before all want to, and worker 1 makes two steps for one of worker 0; the judge
-// lets worker 0 have another in its third task.
+// Starts no worker before all request it, and lets worker 1 make two steps for one of worker 0; the
+// judge lets worker 0 have another in its third task.
 class Barrier final : public Told {
  public:
   std::vector<Start> take_starts(table::Instant now) override {

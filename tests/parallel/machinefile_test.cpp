@@ -1,4 +1,4 @@
-// Machinefiles of every family: what is read, and what is refused.
+// Tests machinefiles of every family: good ones, and refused ones.
 #include "shoal/parallel/cluster.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using parallel::parse_machinefile;
 using parallel::Process;
 using parallel::Role;
 
-// "0 a:29600 worker user=u ..." of all processes, with what is not the default.
+// Returns "0 a:29600 worker user=u ..." of all processes, with the values that are not the default.
 std::string in_words(const std::vector<Process>& processes) {
   std::string text;
   for (const Process& p : processes) {

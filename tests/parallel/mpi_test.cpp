@@ -1,4 +1,4 @@
-// Sums by MPI: the same bits at all ranks, jobs that train as by the table, and what is refused.
+// Tests sums by MPI: the same bits at all ranks, jobs that train as by the table, and errors.
 // Skipped by name where this build has no MPI or there is no mpirun.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,8 @@ constexpr const char* kFolder = "SHOAL_SUMS_GO_TO";  // set: this program is a r
 constexpr std::size_t kCounts[] = {1, 7, 1000, 300'001};
 constexpr int kClocks = 3;
 
-// Open MPI does not free everything: AddressSanitizer would end each rank with an error for that.
+// Returns a command of mpirun without the search for leaks: Open MPI does not free everything, and
+// AddressSanitizer would end each rank with an error for that.
 std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& more) {
   std::vector<std::string> words = {
       "/usr/bin/env", "ASAN_OPTIONS=detect_leaks=0", "mpirun",         "-n",
@@ -54,7 +55,7 @@ float summand(int worker, int clock, std::size_t i) {
   return std::sin(static_cast<float>(i) + 0.1f * static_cast<float>(worker + 7 * clock));
 }
 
-// Several sums at a time, which each rank carries on in an order of its own.
+// Makes several sums at a time, which each rank carries on in an order of its own.
 void sum_as_rank(int rank, int ranks, const std::string& folder) {
   Alive table(rank, ranks);
   parallel::begin_mpi(table, "test");
@@ -117,7 +118,7 @@ TEST(Mpi, RanksHaveTheSameBitsInEveryRun) {
   }
 }
 
-// Two ranks were started, and one of them never begins MPI.
+// Starts two ranks, of which one never begins MPI.
 TEST(Mpi, WaitForAnotherRankEndsWhenTheJobFails) {
   if (std::getenv(kFails) != nullptr)
     return parallel::begin_mpi(Alive(0, 2, Error{Code::kPeer, "worker 1 was lost"}), "test");
@@ -145,7 +146,7 @@ class MpiTrain : public DistributedTrain {
     for (const std::string& word : alone(solver, more)) words.push_back(word);
     return words;
   }
-  // The losses that a job has shown.
+  // Returns the losses that a job has shown.
   static std::vector<double> losses(const std::string& log) {
     std::vector<double> all;
     std::istringstream lines(log);

@@ -1,5 +1,5 @@
-// Several nets of one process as one: what they share, keep and say. Whether they learn the same as
-// one net is in equivalence_test.cpp.
+// Tests several nets of one process as one: the numbers they share and keep, and their messages.
+// equivalence_test.cpp tests that they learn the same as one net.
 #include "shoal/parallel/replicas.h"
 
 #include <gtest/gtest.h>
@@ -67,8 +67,8 @@ std::string floats(std::initializer_list<float> numbers) {
   return datum.SerializeAsString();
 }
 
-// Batches of 2 for each of two replicas: iteration t reads records 4 t to 4 t + 3, of which replica
-// 1 has the odd ones.
+// Returns a solver with batches of 2 for each of two replicas: iteration t reads records 4 t to 4 t
+// + 3, of which replica 1 has the odd ones.
 SolverParameter regression(const std::string& path, const std::string& more = "") {
   SolverParameter param = parse_solver(
       "base_lr: 0.0001 lr_policy: 'fixed' random_seed: 3 max_iter: 4 display: 0 "
@@ -117,8 +117,8 @@ TEST(Replicas, WhatWasLearnedBeforeAnErrorIsSaved) {
   EXPECT_EQ(whole.at(0), rest.at(0));
 }
 
-// An infinite pixel makes the replica's loss and gradients NaN; the solver's own net sees nothing
-// of it.
+// An infinite pixel makes the replica's loss and gradients NaN; the solver's own net does not read
+// it.
 TEST(Replicas, ALossThatIsNotFiniteIsNoticedInAny) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const std::size_t at : {8u, 9u}) {
@@ -138,7 +138,7 @@ TEST(Replicas, ALossThatIsNotFiniteIsNoticedInAny) {
   }
 }
 
-// Shuffled records, crops, dropout and running means.
+// Returns a solver with shuffled records, crops, dropout and running means.
 SolverParameter digits(const std::string& name, const std::string& more = "") {
   const std::string path = fresh_directory(name) + "/digits";
   make_digits(path);
@@ -176,7 +176,7 @@ TEST(Replicas, GoOnInAnotherNumber) {
   EXPECT_TRUE(log.has(".* is from a run with 2 replicas; now there are 3: .*"));
 }
 
-// Each replica alone, as the net that it is, says what its running means are after one iteration.
+// Each replica alone, as a net of its own, gives its running means after one iteration.
 TEST(Replicas, RunningSumsAreTheMeansOfAll) {
   const SolverParameter param = digits("replica_sums");
   const auto sums_of = [](Solver& solver) {

@@ -13,7 +13,7 @@ namespace {
 
 using table::RowId;
 
-// 'one' owns 'w' and 'b', which 'two' and 'three' look at; 'one' has a param of 200 000 numbers;
+// 'one' owns 'w' and 'b', which 'two' and 'three' share; 'one' has a param of 200 000 numbers;
 // 'norm' has sums that no rule changes.
 constexpr const char* kNet = R"(
   layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 400 } } }
@@ -71,8 +71,8 @@ TEST_F(RowMapOfANet, CutsEveryParamOnceAndInOrder) {
 
 TEST_F(RowMapOfANet, KnowsWhatALayerOwnsAndNeeds) {
   const parallel::RowMap map(net_, 2);
-  // Params: 0, 1 of 'wide'; 2, 3, 4 of 'norm'; 5, 6 of 'zero'; 7 and 8, shared, of 'one'; 9, its
-  // own bias, of 'two'.
+  // The params: 0, 1 of 'wide'; 2, 3, 4 of 'norm'; 5, 6 of 'zero'; 7 and 8, shared, of 'one'; 9,
+  // its own bias, of 'two'.
   using Set = std::set<std::size_t>;
   const struct {
     const char* layer;

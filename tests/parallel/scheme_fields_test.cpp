@@ -1,5 +1,5 @@
-// The list of the parameters of schemes (table/scheme/fields.def), beside the schema, the schemes
-// and the docs.
+// Tests the list of the parameters of schemes (table/scheme/fields.def) against the schema, the
+// schemes and the docs.
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::vector<std::string> owners_of(const table::SchemeField& field) {
   return all;
 }
 
-// The scheme says in an error what parameters it has; some depend on others.
+// Returns the parameters that the scheme names in an error; some depend on others.
 std::set<std::string> parameters_of(const std::string& scheme) {
   std::set<std::string> has;
   for (const char* payload : {"", " payload=delta", " payload=weights"})

@@ -1,4 +1,4 @@
-// From the solver's scheme { } and the flags to the words of the table service.
+// Tests how the solver's scheme { } and the flags become the words of the table service.
 #include "shoal/parallel/scheme_words.h"
 
 #include <google/protobuf/text_format.h>
@@ -122,7 +122,7 @@ TEST(SchemeWords, SayWhatIsSenselessTogether) {
         << c.text << " says: " << phases(c.text);
 }
 
-// SpeeDO's hybrid: 100, 200, 300 and a total.
+// Uses SpeeDO's hybrid: 100, 200, 300 and a total.
 TEST(SchemeWords, PhasesMakeUpTheIterations) {
   const std::string list =
       " scheme { iterations: 100 } scheme { type: 'async' iterations: 200 } scheme { type: 'ssp' "

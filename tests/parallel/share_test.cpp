@@ -1,5 +1,5 @@
-// Nets that train together and divide their data: what each reads of a source that all share, or of
-// parts of its own.
+// Tests nets that train together and divide their data: the records that each reads of a source
+// that all share, or of parts of its own.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -31,7 +31,8 @@ std::vector<Seen> take(DataRig& rig, int batches) {
   return items;
 }
 
-// All nets of `clients` x `replicas`, each run for some batches; item n of net i at n * P + i.
+// Returns the items of all nets of `clients` x `replicas`, each run for some batches; item n of net
+// i at n * P + i.
 std::vector<Seen> interleaved(const std::string& layer, int clients, int replicas, int batches,
                               Phase phase = TRAIN) {
   std::vector<std::vector<Seen>> taken;
@@ -83,7 +84,7 @@ TEST_P(ShareLayers, EachRecordOnceAnEpochOverAllNets) {
                                                     clients, replicas, 96 / (3 * nets), phase);
           if (more.find("rand_skip") == std::string::npos)
             expect_each_once_an_epoch(all, 0, kCount);
-          // Word for word what one net alone reads, crops and mirrors too.
+          // One net alone reads the same, crops and mirrors too.
           DataRig alone(layer(more + "batch_size: 1"), 5, phase);
           EXPECT_EQ(all, take(alone, static_cast<int>(all.size())));
         }
@@ -122,7 +123,7 @@ TEST_P(ShareLayers, NetsWithWeightsTakeTheirPartsOfEachEpoch) {
   }
 }
 
-// Four batches among three clients: each test goes on where the one before ended.
+// Divides four batches among three clients: each test goes on where the one before ended.
 TEST_P(ShareLayers, TestsReadWhatOneProcessWouldRead) {
   constexpr int kBatch = 3, kTests = 3;
   kind().write(path_, 0, 23);
@@ -144,7 +145,8 @@ TEST_P(ShareLayers, TestsReadWhatOneProcessWouldRead) {
   EXPECT_EQ(all, take(alone, kTests * 4));
 }
 
-// Two batches among four clients, two of which read nothing, then among two others, then one.
+// Divides two batches among four clients, two of which read nothing, then among two others, then
+// one.
 TEST_P(ShareLayers, TestsGoOnAmongOtherClients) {
   constexpr int kBatch = 3, kTests = 3;
   kind().write(path_, 0, 23);
@@ -185,7 +187,7 @@ TEST_P(ShareLayers, WeightsAreDividedAmongReplicas) {
   expect_each_once_an_epoch(all, 0, 12);
 }
 
-// A state stands for how far the whole job is, whatever the part of the one that reads it.
+// A state holds how far the whole job is, whatever the part of the client that reads it.
 TEST_P(ShareLayers, OtherWeightsGoOnWhereTheEpochWas) {
   kind().write(path_, 0, 24);
   if (!kind().by_processes) return;
@@ -208,8 +210,8 @@ TEST_P(ShareLayers, OtherWeightsGoOnWhereTheEpochWas) {
   EXPECT_EQ(next({1, 1}, 18, {1, 3}), 15) << "9 of 18, in the second epoch";
 }
 
-// Others than there were begin their parts of the epoch where all were in theirs, and of no weights
-// and of weights alike.
+// Other clients begin their parts of the epoch where all were in theirs, with weights, and without
+// or with equal ones.
 TEST_P(ShareLayers, OtherNetsWithWeightsGoOnWhereTheEpochWas) {
   kind().write(path_, 0, 24);
   if (!kind().by_processes) return;
@@ -263,8 +265,8 @@ TEST_P(ShareLayers, AnotherNumberOfNetsGoesOnWhereTheJobWas) {
     }
 }
 
-// Nets that were in step, and then are more or fewer, without a snapshot in between: no record
-// twice in an epoch, and none left out, whatever divides whatever; and again. Each is new or was
+// Changes the number of nets that were in step, without a snapshot in between: no record is read
+// twice in an epoch, and none left out, whatever the numbers; and again. Each net is new or was
 // there.
 TEST_P(ShareLayers, AmongOtherNetsEachRecordIsReadOnce) {
   if (!kind().by_processes) return;

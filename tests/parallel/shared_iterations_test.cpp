@@ -1,5 +1,5 @@
-// Runs whose workers keep to no common clock: they share the iterations of the job, or go on each
-// from its own after a snapshot.
+// Tests runs whose workers keep to no common clock: they share the iterations of the job, or go on
+// each from its own after a snapshot.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,8 +51,8 @@ class SharedIterations : public testing::Test {
       if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
     return made;
   }
-  // `action(worker, n, said)` is asked at each worker's n-th boundary; `said` is when one wants
-  // something of all.
+  // `action(worker, n, said)` is asked at each worker's n-th boundary; `said` opens when a worker
+  // has requested something of all.
   using Wish = std::function<Action(int, int, Gate&)>;
   static Action nothing(int, int, Gate&) { return Action::kNone; }
   Outcome run(const SolverParameter& param, int workers, const Wish& action,
@@ -136,7 +136,7 @@ TEST_F(SharedIterations, HaveTheRateOfWhatAllHaveDone) {
       << "fourteen of sixteen were begun, or fifteen: seven each";
 }
 
-// A phase of shared iterations, and one in step after it.
+// Runs a phase of shared iterations, and one in step after it.
 TEST_F(SharedIterations, OfAPhaseAreItsOwn) {
   for (const char* next : {"type: 'bsp' iterations: 4",
                            "type: 'async' payload: DELTA share_iterations: true iterations: 4"}) {

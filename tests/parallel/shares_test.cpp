@@ -1,5 +1,5 @@
-// Workers that divide what all share by weights or by speed: their records, their batches, and how
-// much their gradients count.
+// Tests workers that divide shared data by weights or by speed: their records, their batches, and
+// the weights of their gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Workers that sum vectors by a tree, a ring or halves and send messages to all others, clock by
-// clock, over rows with one writer, on a network with every kind of fault, by seed.
+// Tests workers that sum vectors by a tree, a ring or halves and send messages to all others, clock
+// by clock, over rows with one writer, on a network with every kind of fault, by seed.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -37,8 +37,8 @@ SumCase draw_sum(std::uint64_t seed) {
           .network = draw_network(random)};
 }
 
-// Row 0 is there because a plan has rows with numbers; then a message of each worker to all others,
-// then the transfers of the sum.
+// Returns a plan: row 0 is there because a plan has rows with numbers; then a message of each
+// worker to all others, then the transfers of the sum.
 Plan plan_of(const SumCase& one) {
   Plan plan;
   plan.workers = plan.servers = static_cast<std::uint16_t>(one.workers);
@@ -54,7 +54,7 @@ Plan plan_of(const SumCase& one) {
   return plan;
 }
 
-// A whole number, so that sums are exact.
+// Returns a whole number, so that sums are exact.
 float summand(int worker, Clock clock, std::size_t i) {
   return static_cast<float>((worker + 1) * (static_cast<int>(clock) + 3) + static_cast<int>(i));
 }
@@ -114,7 +114,7 @@ class Sums {
             return std::span(received[row]);
           }) {}
 
-    // Asks for what comes, then sends as far as that goes.
+    // Asks for the messages to come, then sends without waiting.
     void begin() {
       for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = summand(number, clock, i);
       for (RowId row = 1; row < sums.plan_.rows.size(); ++row)

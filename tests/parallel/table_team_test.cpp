@@ -1,4 +1,4 @@
-// The solver's team over a table's coordinator.
+// Tests the solver's team over a table's coordinator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST(TableTeam, SumsGathersAndSharesInTurns) {
   }
 }
 
-// The whole of what members say of a net may be longer than any body.
+// A member's state of a net may be longer than any body.
 TEST(TableTeam, WhatIsLongerThanABodyGoesInPieces) {
   const std::size_t length = table::kMaxBodyBytes + 12345;
   together(3, [&](int worker, Team& team) {

@@ -1,5 +1,5 @@
-// A solver whose params are in a table: what it refuses, how it ends, how it goes on. Whether it
-// learns the same as one machine is in equivalence_test.cpp.
+// Tests a solver whose params are in a table: its errors, its end, and its continuation.
+// equivalence_test.cpp tests that it learns the same as one machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace shoal::test::table_updater_test {
 namespace {
 
-// Batches of 2 of 16 records of 1 x 2 x 2, divided among the workers: of two, worker 1 has the odd
-// ones.
+// Returns a solver with batches of 2 of 16 records of 1 x 2 x 2, divided among the workers: of two,
+// worker 1 has the odd ones.
 SolverParameter regression(const std::string& path, const std::string& more = "") {
   SolverParameter param = parse_solver(
       "base_lr: 0.0001 lr_policy: 'fixed' random_seed: 3 max_iter: 8 display: 0 "
@@ -126,7 +126,7 @@ TEST(TableUpdater, ANonFiniteGradientEndsTheJobForAll) {
   EXPECT_EQ(2u, job.losses[1].size());
 }
 
-// Worker 1's third iteration has no part in the weights: the others' gradients are the mean. When
+// Leaves worker 1's third iteration out of the weights: the others' gradients are the mean. When
 // all leave one out, nothing is updated.
 TEST(TableUpdater, LeavesANonFiniteIterationOut) {
   const std::string path = records("table_skip", 9, infinite_record());
@@ -173,8 +173,7 @@ TEST(TableUpdater, KeepsTheLastGradients) {
 
 class TableUpdaterOf : public testing::TestWithParam<const char*> {};
 
-// Everything that a run keeps: momentum at the servers, shuffled data, crops, dropout, running
-// means.
+// Covers all state of a run: momentum at the servers, shuffled data, crops, dropout, running means.
 TEST_P(TableUpdaterOf, ResumesWithTheSameBits) {
   const std::string path = fresh_directory(std::string("table_resume_") + GetParam()) + "/digits";
   make_digits(path);

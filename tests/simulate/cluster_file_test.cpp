@@ -1,4 +1,4 @@
-// Descriptions of a simulated cluster that name files.
+// Tests descriptions of a simulated cluster that name files.
 #include <gtest/gtest.h>
 
 #include "shoal/simulate/cluster.h"

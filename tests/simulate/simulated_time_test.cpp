@@ -15,7 +15,7 @@ using simulation::one_row_solver;
 using simulation::run;
 using simulation::with;
 
-// Without overlap and with a network of its own for each pair an iteration is: compute, the row to
+// Without overlap and with a network of its own for each pair, an iteration is: compute, the row to
 // the server, the row back.
 TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
   constexpr double kCompute = 0.02, kBandwidth = 1e5, kLatency = 0.003, kRow = 36 * 10 * 4;
@@ -96,7 +96,7 @@ TEST(Simulation, WithoutNumbersFactorsAreAsManyBytes) {
   EXPECT_NEAR(received(false), received(true), 0.15 * received(false));
 }
 
-// Two workers that compute as fast, one of them behind a slow link: the other has time for more
+// Two workers compute equally fast, one of them behind a slow link: the other has time for more
 // steps, while that hands in. A round is a little longer, since the slow link goes one way after
 // the other then.
 TEST(Simulation, EsyncCountsWhatAnExchangeTakes) {
@@ -153,8 +153,8 @@ TEST(Simulation, AThousandWorkersWithoutNumbers) {
   EXPECT_GT(outcome.seconds, 0.03);
 }
 
-// Three workers in step, with one row: after the first round each push is from before the last two
-// of the others.
+// Three workers are in step, with one row: after the first round each push is from before the last
+// two of the others.
 TEST(Simulation, CountsHowStaleEachPushIs) {
   const Outcome outcome =
       run(with(one_row_solver("sim_stale", 20), "type: 'async'"),
@@ -279,8 +279,6 @@ TEST(Simulation, TheComputeModelFollowsItsWords) {
   EXPECT_EQ(to_instant(2.25), slow.done(to_instant(1), 0.5));
   EXPECT_EQ(to_instant(5.5), slow.done(to_instant(2.5), 1));
 }
-
-// Two real processes that compute as slowly as told, over a slow network, learn what the tool says
 
 }  // namespace
 }  // namespace shoal::test::simulated_time_test

@@ -1,5 +1,5 @@
-// Jobs in virtual time: the same seed gives the same bits, what is learned is what real workers
-// learn, and what a run writes.
+// Tests jobs in virtual time: the same seed gives the same bits, workers learn as real ones do, and
+// a run writes its files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,8 +101,7 @@ TEST(Simulation, LearnsUnderEverySchemeAndCountsWhatItDoes) {
   }
 }
 
-// Lines as docs/reference/metrics.md has them, in virtual seconds.
-// Weights by steps add up to more than 1, which only a move of params may be multiplied by.
+// Weights by steps add up to more than 1, by which only a move of params may be multiplied.
 TEST(Simulation, RunningSumsAreAveragedHoweverParamsAreWeighed) {
   SolverParameter param =
       digits_solver("sim_steps", "max_iter: 30 test_iter: 2 test_interval: 1000000");
@@ -200,8 +199,8 @@ TEST(Simulation, BackupWorkersNeedNotComeToTheEndThemselves) {
   EXPECT_LT(shared.seconds, own.seconds / 8);
 }
 
-// A worker's lines: what it says of its own seconds adds up, and of staleness and drops what the
-// scheme does.
+// Checks lines as docs/reference/metrics.md has them, in virtual seconds: a worker's own seconds
+// add up, and staleness and drops are the scheme's.
 TEST(Simulation, MetricsSayWhatThoseOfARealRunDo) {
   const auto lines_of = [](const std::string& scheme, int worker) {
     const std::string out = fresh_directory("sim_metrics");

@@ -1,4 +1,4 @@
-// Memory that a solver's iterations allocate once training is under way.
+// Tests the memory that a solver's iterations allocate once training is under way.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -49,7 +49,7 @@ void note([[maybe_unused]] std::size_t bytes) {
 }  // namespace shoal::allocations_test
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The operators of the whole program: those of the library, with a count that is off but here.
+// Replace the operators of the whole program by the library's with a count, which is off but here.
 void* operator new(std::size_t bytes) {
   shoal::allocations_test::note(bytes);
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
@@ -88,7 +88,7 @@ constexpr const char* kLoss =
     "num_output: 5 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
 
-// Convolution, batch normalization, pooling, an inner product.
+// Returns convolution, batch normalization, pooling, an inner product.
 std::string chain(bool own) {
   return kData + conv("c", "x", own) +
          "layer { name: 'n' type: 'BatchNorm' bottom: 'c' top: 'c' }\n"
@@ -99,7 +99,7 @@ std::string chain(bool own) {
          kLoss;
 }
 
-// Branches, their sum, LRN, PReLU and Dropout.
+// Returns branches, their sum, LRN, PReLU and Dropout.
 std::string branches(bool own) {
   return kData + conv("c", "x", own) + "layer { name: 'r' type: 'PReLU' bottom: 'c' top: 'c' }\n" +
          conv("d", "c", own) + conv("e", "c", own) +
@@ -140,7 +140,7 @@ std::vector<Allocations> allocations_of(const std::string& net, int threads) {
   return each;
 }
 
-// Each iteration allocates as often as the one before and keeps nothing: what remains are lists of
+// Each iteration allocates as often as the one before and keeps nothing: the rest are lists of
 // tensors that ops are given, partial sums of channels, and oneDNN's maps of a primitive's
 // arguments, some ten for each. The memory of tensors and scratch does not come from operator new;
 // it does not grow.

@@ -1,5 +1,5 @@
-// Training under each choice of how the CPU computes: the same bits each time, and snapshots that
-// go on under another choice.
+// Tests training under each choice of how the CPU computes: the same bits each time, and snapshots
+// that go on under another choice.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::string name_of(const Way& way) { return way.fields + (way.plain ? ", plain"
 
 class ChoicesTrain : public SolverTest {
  protected:
-  // The small net with convolutions that fill blocks of channels.
+  // Returns the small net with convolutions that fill blocks of channels.
   SolverParameter wide_solver(const Way& way, const std::string& prefix) {
     SolverParameter param =
         solver(way.fields + " test_iter: 2 test_interval: 100 test_initialization: false", prefix);

@@ -17,7 +17,7 @@ using test::LogLines;
 using test::small_solver;
 using test::with_name;
 
-// In batches of 4.
+// Returns a net with batches of 4.
 std::string net_with_nan(const std::string& path, int bad) {
   test::make_floats(path, bad);
   return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { "
@@ -86,8 +86,8 @@ TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
       log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
 }
 
-// The states of sequences that go on would be NaN for good: those of the solver's own net, and of
-// the replica that reads the fourth batch.
+// The states of sequences that go on would stay NaN: those of the solver's own net, and of the
+// replica that reads the fourth batch.
 TEST_F(SolverNonFinite, SkipsWhatALayerWouldCarryOn) {
   for (const int replicas : {1, 2}) {
     SCOPED_TRACE(replicas);

@@ -1,5 +1,5 @@
-// Runs of several phases: that nothing is lost or counted twice at a change, and that what follows
-// is what a run from there would do.
+// Tests runs of several phases: nothing is lost or counted twice at a change, and the rest of the
+// run is as a run from there would be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Change {
   table::Clock start = 0;
 };
 
-// A worker's table, looked at by its chief when it is made anew.
+// A worker's table, which its chief examines when it is made anew.
 class WatchedTable final : public Overheard {
  public:
   // `scheme`: of the second generation, if it is not the next phase's.
@@ -79,7 +79,7 @@ parallel::RunOptions options_from(const std::string& snapshot) {
   return options;
 }
 
-// The options of the run, beside what the solver says.
+// The options of the run, beside the solver's.
 struct Wish {
   std::string scheme;  // of a generation that is not a phase's
   // The chief wants that generation when it is asked for the n-th time; 0: it does not.
@@ -120,7 +120,8 @@ Trained train_in_phases(const SolverParameter& param, int workers, const std::st
   return result;
 }
 
-// Schemes that workers can train with at present, with the parameters that they have by themselves.
+// Returns the schemes that workers can train with, with the parameters that they have by
+// themselves.
 std::vector<std::string> trainable_schemes() {
   std::vector<std::string> words;
   for (const std::string& name : table::scheme_names()) {
@@ -143,7 +144,7 @@ class PhasesTest : public testing::Test {
     folder_ = fresh_directory("phases");
     make_digits(folder_ + "/data");
   }
-  // Momentum, shuffled data, crops, dropout, running means.
+  // Returns parameters with momentum, shuffled data, crops, dropout, running means.
   SolverParameter param(const std::string& more) const {
     SolverParameter made = small_solver(folder_ + "/data", folder_ + "/s", "max_iter: 8 " + more);
     share_data(*made.mutable_net_param());
@@ -169,9 +170,9 @@ TEST_F(PhasesTest, EveryChangeOfSchemeKeepsEveryBit) {
     }
 }
 
-// One worker, on whose order nothing depends, and a lockstep scheme after another one. What the
-// second phase begins with is saved, so that it does not matter that no two runs of an asynchronous
-// first one are alike.
+// Uses one worker, on whose order nothing depends, and a lockstep scheme after another one. The
+// state at the start of the second phase is saved, so that it does not matter that no two runs of
+// an asynchronous first one are alike.
 TEST_F(PhasesTest, WhatFollowsIsWhatARunFromThereDoes) {
   for (const int workers : {1, 2})
     for (const std::string& first : trainable_schemes())
@@ -194,7 +195,7 @@ TEST_F(PhasesTest, WhatFollowsIsWhatARunFromThereDoes) {
       }
 }
 
-// A change to the same rate.
+// Changes to the same rate.
 TEST_F(PhasesTest, TwoPhasesOfOneSchemeAreOneRun) {
   for (const int workers : {1, 3}) {
     const Trained one = train_in_phases(
@@ -226,7 +227,7 @@ TEST_F(PhasesTest, APhaseHasItsOwnRateAndTests) {
             }));
 }
 
-// Alone schemes do nothing, and rates do.
+// Schemes make no difference to one worker, and rates do.
 TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
   const auto end_of = [&](const std::string& more, int solvers) {
     std::vector<float> weights;
@@ -247,7 +248,7 @@ TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
   EXPECT_NE(plain, end_of(phase("bsp", "base_lr: 0.01 ") + phase("async"), 2));
 }
 
-// Beside the rate; a phase that says what the solver says changes nothing.
+// Covers fields other than the rate; a phase with the solver's own values changes nothing.
 TEST_F(PhasesTest, OwnFieldsOfAPhaseCount) {
   const auto end_of = [&](const std::string& own) {
     const Trained run = train_in_phases(param(phase("bsp", own) + phase("bsp")), 2);
@@ -325,8 +326,8 @@ TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
   EXPECT_HAS(why(phase("bsp") + phase("async", "base_lr: nan ")), "base_lr");
 }
 
-// A generation that nothing but the chief's wish begins: the same run, to the bit where workers are
-// in step; and its scheme, until the phase ends.
+// Begins a generation by the chief's wish alone: the run is the same, to the bit where workers are
+// in step, and so is its scheme, until the phase ends.
 TEST_F(PhasesTest, ANextGenerationInTheMidstOfAPhase) {
   const Trained plain =
       train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2);
@@ -350,7 +351,7 @@ TEST_F(PhasesTest, ANextGenerationInTheMidstOfAPhase) {
   for (const Change& change : other.changes) EXPECT_EQ(change.before, change.after);
 }
 
-// A run that is taken up again in its second phase.
+// Continues a run in its second phase.
 TEST_F(PhasesTest, GoesOnFromASnapshotInTheMidstOfThem) {
   const std::string phases = phase("async") + phase("bsp");
   const Trained whole = train_in_phases(param("snapshot: 6" + phases), 2);

@@ -1,4 +1,4 @@
-// Runs that go on from a snapshot: the same as one that was not stopped, bit for bit.
+// Tests runs that go on from a snapshot: the same as one that was not stopped, bit for bit.
 #include <gtest/gtest.h>
 
 #include "shoal/proto/net.pb.h"
@@ -151,7 +151,7 @@ constexpr OddRecord kOddRecords[] = {
 };
 class SolverEndedByData : public SolverTest, public testing::WithParamInterface<OddRecord> {};
 
-// The record is mended then, and the run goes on as if it had not been odd.
+// The record is corrected then, and the run goes on as if it had not been odd.
 TEST_P(SolverEndedByData, ReadsTheSameRecordsAgain) {
   const OddRecord& odd = GetParam();
   const auto solver_of = [&](const std::string& prefix) {

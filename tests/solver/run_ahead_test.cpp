@@ -31,7 +31,7 @@ struct Outcome {
   std::vector<std::string> files;  // the bytes of its snapshots, in order of their names
 };
 
-// Wants to see the end of each iteration, so that none is queued ahead.
+// Reads the end of each iteration, so that none is queued ahead.
 struct Watch : Meter {
   void start(std::int64_t) override {}
   void mark(Mark, std::int64_t, double, double) override {}
@@ -79,7 +79,7 @@ class RunAhead : public SolverTest, public testing::WithParamInterface<TestDevic
     EXPECT_EQ(ahead.files, waiting.files);
     return ahead;
   }
-  // A net on make_floats, in batches of 4, with two labels.
+  // Returns a net on make_floats, in batches of 4, with two labels.
   std::string net_on_floats(int nan, int odd = -1) {
     const std::string path = str(folder_, "/floats_", nan, "_", odd);
     make_floats(path, nan, odd);
@@ -172,7 +172,7 @@ TEST_P(RunAhead, AGradientThatIsNotFiniteStopsBeforeItsUpdate) {
   }
 }
 
-// The label that is none is of the iteration after the NaN's.
+// The wrong label is of the iteration after the NaN's.
 TEST_P(RunAhead, TheFirstErrorIsTold) {
   const std::string net = net_on_floats(9, 13);
   for (const char* more : {"", "snapshot: 100"}) {
@@ -241,7 +241,7 @@ TEST_P(RunAhead, WhatALayerWritesToAFileIsWrittenOnce) {
   EXPECT_EQ(or_throw(written.dims("label")), Hdf5File::Dims{12});
 }
 
-// While the iteration before is under way.
+// The error comes while the iteration before is under way.
 TEST_P(RunAhead, ARecordThatCannotBeUsedLeavesASnapshotOfAllBeforeIt) {
   for (const int label : {-1, 9}) {
     SCOPED_TRACE(label);

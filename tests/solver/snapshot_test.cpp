@@ -1,5 +1,5 @@
-// The files of a snapshot: whole or not at all, checked when read, found again, and those that
-// others wrote.
+// Tests the files of a snapshot: whole or not at all, checked when read, found again, and files
+// that other programs wrote.
 #include "shoal/solver/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -160,7 +160,7 @@ TEST_F(SnapshotTest, TheNewestAreKept) {
     EXPECT_EQ(why_incomplete(stem(n)), manifest_path(stem(n)) + " is missing");
   EXPECT_EQ(files().size(), 2u * 4 + 1);
   for (const int n : {8, 10}) EXPECT_EQ(why_damaged(stem(n)), "");
-  // A run that goes on takes the old ones over.
+  // Takes the old ones over in a run that goes on.
   Solver more(param("snapshot: 2 snapshot_keep: 2 max_iter: 12"), with_name("x"));
   more.restore(state_path(stem(10)));
   or_throw(more.solve());
@@ -220,7 +220,7 @@ TEST_F(SnapshotTest, AutoTakesTheNewestCompleteOne) {
   EXPECT_EQ(newest_snapshot(prefix_), state_path(stem(10)));
   fs::remove(manifest_path(stem(10)));
   EXPECT_EQ(newest_snapshot(prefix_), state_path(stem(9)));
-  // Another run under the same prefix, whose newest is not the one with the highest number.
+  // Another run under the same prefix has a newest that is not the one with the highest number.
   ASSERT_OK(trained(3)->snapshot());
   EXPECT_EQ(newest_snapshot(prefix_), state_path(stem(3)));
   fs::remove(latest_path(prefix_));

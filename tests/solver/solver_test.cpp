@@ -1,4 +1,4 @@
-// The solver's loop: its updates, what it says, which wishes it obeys, what it refuses.
+// Tests the solver's loop: its updates, its log, the wishes it obeys, its errors.
 #include "shoal/solver/solver.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using test::with_name;
 
 // ---- the update ----
 
-// One pass over 16 records is two over 8, clipped or not: sums are halved.
+// One pass over 16 records equals two over 8, clipped or not: sums are halved.
 TEST_F(SolverTest, TwoPassesAnUpdateAreOneOfTwiceTheBatch) {
   for (const char* clip : {"", "clip_gradients: 0.01"}) {
     SCOPED_TRACE(clip);
@@ -193,7 +193,7 @@ TEST_F(SolverTest, ActionsAreObeyed) {
   }
 }
 
-// The seam of a distributed run: the solver makes each step by calls of its updater.
+// Counts the calls of its updater, by which the solver makes each step in a distributed run.
 class CountingUpdater final : public ForwardingUpdater {
  public:
   CountingUpdater(std::unique_ptr<Updater> inner, std::vector<std::string>& calls)

@@ -1,4 +1,4 @@
-// Snapshots of a team: written once for all, and read by a team of any size.
+// Tests snapshots of a team: written once for all, and read by a team of any size.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -86,7 +86,7 @@ TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
   or_throw(alone.step(1));
 }
 
-// The chief's error ends the job in its own name, and the other hears it from the coordinator.
+// The chief's error ends the job in its own name, and the other gets it from the coordinator.
 TEST_F(TeamTest, WhatTheChiefCannotWriteEndsAll) {
   const SolverParameter made = param("snapshot: 1");
   std::filesystem::create_directories(run_path(snapshot_stem(folder_ + "/s", 1)) + "/full");
@@ -122,8 +122,8 @@ TEST_F(TeamTest, TheBestModelIsTheTeams) {
   EXPECT_GT(read_run_state(run_path(snapshot_stem(folder_ + "/s", 4))).best_value(), 0);
 }
 
-// The first score is the best of all here. If a member that is new took another for the best, it
-// would wait for the chief's file, and the others would not.
+// The first score is the best of all here. If a new member took another for the best, it would wait
+// for the chief's file, and the others would not.
 TEST_F(TeamTest, AMemberThatIsNewKnowsTheBestScore) {
   const SolverParameter made =
       plain(8, "test_iter: 2 test_interval: 1 snapshot_best: 'loss max' base_lr: 0.1");

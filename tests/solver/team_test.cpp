@@ -1,4 +1,4 @@
-// A solver in a team: what its members do together, and what each keeps for itself.
+// Tests a solver in a team: the acts its members do together, and the state each keeps for itself.
 #include <gtest/gtest.h>
 
 #include <cmath>
