@@ -13,11 +13,11 @@
 
 namespace shoal::test {
 
-// The solver, in a fresh folder of this name, with this text added.
+// Returns the solver, in a fresh folder of this name, with this text added.
 SolverParameter device_solver(const std::string& folder, const std::string& more);
-// The bytes of the params and histories in the snapshot of an iteration.
+// Returns the bytes of the params and histories in the snapshot of an iteration.
 std::string saved(const SolverParameter& param, int iteration);
-// All params of the snapshot's model.
+// Returns all params of the snapshot's model.
 Numbers model_of(const SolverParameter& param, int iteration);
 // Trains to the end, from a snapshot if one is named; device null: on the CPU; table null: alone.
 // weights: of the workers' shares, as RunOptions has them.

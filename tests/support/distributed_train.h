@@ -19,7 +19,7 @@
 
 namespace shoal::test {
 
-// A listener on a port of this machine that nobody else had.
+// A listener on a port of this machine that no other process had.
 class Port {
  public:
   Port() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -47,7 +47,7 @@ class DistributedTrain : public testing::Test {
     folder_ = fresh_directory("distributed");
     make_digits(folder_ + "/data");
   }
-  // No chance in it: a job's batches together are one machine's.
+  // Returns a net without random numbers: a job's batches together are one machine's.
   std::string plain_net(int batch) const {
     const std::string data = "transform_param { scale: 0.01 } data_param { source: '" + folder_ +
                              "/data' backend: DATUMFILE shared_file_system: true batch_size: ";
@@ -62,14 +62,14 @@ class DistributedTrain : public testing::Test {
            layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy' include { phase: TEST } }
            layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
   }
-  // The same, of data that is cut up.
+  // Returns the same net, of data in parts.
   std::string net_in_parts(int batch) const {
     std::string net = plain_net(batch);
     for (std::size_t at; (at = net.find("shared_file_system: true")) != std::string::npos;)
       net.erase(at, 24);
     return net;
   }
-  // Dropout, crops and running means, each process with its own.
+  // Returns a net with dropout, crops and running means, each process with its own.
   std::string small_net() const {
     NetParameter net = parse_net(test::small_net(folder_ + "/data"), "small");
     share_data(net);
@@ -96,7 +96,7 @@ class DistributedTrain : public testing::Test {
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
-  // The command of one process of a job on this machine.
+  // Returns the command of one process of a job on this machine.
   std::vector<std::string> member(int rank, int size, const std::string& solver,
                                   const std::vector<std::string>& more = {}) const {
     std::vector<std::string> command = alone(
@@ -118,7 +118,7 @@ class DistributedTrain : public testing::Test {
     for (const Running& process : job) ran.push_back(wait_for(process));
     return ran;
   }
-  // A job that is to end well.
+  // Runs a job that is to end well.
   std::vector<Ran> run(int size, const std::string& solver,
                        const std::vector<std::string>& more = {}) {
     std::vector<Ran> ran = wait(start(size, solver, more));

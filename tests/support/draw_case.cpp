@@ -1,4 +1,4 @@
-// The jobs that fault tests try: many small ones, of every kind.
+// Draws the jobs that fault tests try: many small ones, of every kind.
 #include <algorithm>
 
 #include "shoal/base/random.h"
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Each fault is there in every other job, at most so often.
+// Returns the rate of a fault: it is there in every other job, at most so often.
 double some(Random& random, double most) { return random.below(2) == 0 ? 0 : random.unit() * most; }
 
 void draw_scheme(Random& random, Segment& one) {
@@ -40,7 +40,7 @@ void draw_scheme(Random& random, Segment& one) {
                      .momentum = 0.9f};
 }
 
-// Iterations that are left out, and rows that are read twice, in some jobs.
+// Draws iterations that are left out, and rows that are read twice, in some jobs.
 void draw_clocks(Random& random, Segment& one) {
   const double skips = some(random, 0.3), twice = some(random, 0.3);
   for (int worker = 0; worker < one.plan.workers; ++worker) {
@@ -61,7 +61,7 @@ void draw_stops(Random& random, Segment& one) {
   }
 }
 
-// Workers without a bound go on each where it was.
+// Draws clocks: workers without a bound go on each where it was.
 void draw_begins(Random& random, Segment& one) {
   for (const Clock stop : one.stops)
     one.plan.clocks.push_back(
@@ -70,7 +70,7 @@ void draw_begins(Random& random, Segment& one) {
   one.plan.clocks[random.below(one.plan.clocks.size())] = one.plan.start;
 }
 
-// Half of the cases send some rows in another codec than float32.
+// Sends some rows in another codec than float32 in half of the cases.
 void draw_codecs(Random random, Segment& one) {
   if (random.below(2) == 0) return;
   for (Row& row : one.plan.rows.edit()) {
@@ -79,8 +79,8 @@ void draw_codecs(Random random, Segment& one) {
   }
 }
 
-// After the first generation one with another scheme, and perhaps with more workers or fewer.
-// No worker retires at a change if that is not needed.
+// Draws, after the first generation, one with another scheme, and perhaps with more workers or
+// fewer. No worker retires at a change if that is not needed.
 void draw_next(Random& random, ClusterCase& one) {
   Segment next;
   draw_scheme(random, next);

@@ -1,4 +1,4 @@
-// A job whose net has what exchanges take and what they refuse: a convolution, inner products of
+// Runs a job whose net has layers that exchanges take and refuse: a convolution, inner products of
 // four kinds, a shared and a frozen param.
 #pragma once
 
@@ -61,7 +61,7 @@ class ExchangeJob : public testing::Test {
         "job.prototxt");
     return param;
   }
-  // The words of a solver that two workers refuse, and why.
+  // The fields of a solver that two workers refuse, and why.
   struct Refusal {
     const char *words, *says;
     const char* scheme = "bsp";
@@ -76,7 +76,7 @@ class ExchangeJob : public testing::Test {
   static inline std::string records_;
 };
 
-// Before the first iteration: worker 1's third pass has a gradient that is not finite.
+// Gives worker 1's third pass a gradient that is not finite. Called before the first iteration.
 inline void poison_a_pass(int worker, Solver& solver) {
   if (worker != 1) return;
   solver.net().after_forward([&solver, n = 0](int layer) mutable {

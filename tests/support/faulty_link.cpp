@@ -173,7 +173,7 @@ std::vector<pollfd> FaultyLink::State::wanted(const std::array<bool, 2>& holding
   return all;
 }
 
-// Until the next piece is due, in milliseconds.
+// Returns the milliseconds until the next piece is due.
 int FaultyLink::State::patience() const {
   Moment first = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   for (const Pair& pair : pairs)

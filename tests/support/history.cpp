@@ -16,7 +16,7 @@ std::string push_of(int worker, Clock clock) {
   return str("worker ", worker, "'s push of clock ", clock);
 }
 
-// Digit `place` of a number that was checked to be whole.
+// Returns digit `place` of a number that was checked to be whole.
 int digit_of(float number, Clock place) {
   return static_cast<int>(static_cast<std::int64_t>(number) >> (4 * place) & (kBase - 1));
 }
@@ -59,7 +59,7 @@ bool History::contains(std::span<const float> numbers, int worker, Clock clock) 
   return digit_of(numbers[static_cast<std::size_t>(worker)], clock - rules_.start) != 0;
 }
 
-// Nothing is there twice, in part, or before it was made.
+// Checks that no push is there twice, in part, or before it was made.
 void History::check_contents(const std::string& where, RowId row, std::span<const float> numbers) {
   for (int worker = 0; worker < rules_.workers; ++worker) {
     const float number = numbers[static_cast<std::size_t>(worker)];
@@ -78,7 +78,7 @@ void History::check_contents(const std::string& where, RowId row, std::span<cons
   }
 }
 
-// Exact, as far as the numbers are checked.
+// Returns the change of the row since the start: exact, as far as the numbers are checked.
 std::vector<float> History::since_start(RowId row, std::span<const float> numbers) const {
   std::vector<float> more(numbers.begin(), numbers.end());
   if (!rules_.base.empty())

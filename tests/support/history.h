@@ -41,7 +41,7 @@ struct HistoryRules {
   std::vector<std::vector<float>> base{};  // by row: what is in it at the start, if not zeros
 };
 
-// The gradient of a worker's iteration.
+// Makes the gradient of a worker's iteration.
 void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock start,
                    std::span<float> out);
 
@@ -50,11 +50,11 @@ class History {
   explicit History(const HistoryRules& rules) : rules_(rules) {}
 
   void pushed(int worker, RowId row, Clock clock);
-  // A server's answer on its way to a worker.
+  // Notes a server's answer on its way to a worker.
   void answered(RowId row, Version version, std::span<const float> numbers);
-  // A worker that has finished `clock` iterations has read these values.
+  // Notes that a worker that has finished `clock` iterations has read these values.
   void read(int worker, RowId row, Clock clock, std::span<const float> numbers);
-  // The row has these values after all workers have retired.
+  // Notes that the row has these values after all workers have retired.
   void ended(RowId row, Version version, std::span<const float> numbers);
   void say(const std::string& wrong) {
     if (wrong_.empty()) wrong_ = wrong;
@@ -62,7 +62,8 @@ class History {
 
   // Returns the first promise that was broken, or "".
   const std::string& wrong() const { return wrong_; }
-  // All that was read, for comparing bit by bit; (worker, clock, row), the end under worker -1.
+  // All values that were read, for comparing bit by bit; (worker, clock, row), the end under worker
+  // -1.
   using Reads = std::map<std::tuple<int, Clock, RowId>, std::vector<float>>;
   const Reads& reads() const { return reads_; }
 
@@ -82,7 +83,7 @@ class History {
   std::map<std::pair<int, RowId>, Clock> pushed_;
 };
 
-// The first difference, or "".
+// Returns the first difference, or "".
 std::string difference(const History::Reads& one, const History::Reads& other);
 
 }  // namespace shoal::table

@@ -40,14 +40,14 @@ class Job {
   // Calls body(worker, its table) for each worker, on a thread of its own. An error that one
   // returns ends the job. Returns what each body returned. May be called once.
   std::vector<Status> run(const std::function<Status(int worker, table::Table& table)>& body);
-  // Returns how many updates were applied to rows, on all servers.
+  // Returns the number of updates that were applied to rows, on all servers.
   std::uint64_t merges() const;
-  // Returns how many pushes are in them.
+  // Returns the number of pushes in them.
   std::uint64_t contributions() const;
   std::size_t learning_rows() const;
   // Returns the values of the learning rows, as they are on the servers.
   std::vector<std::vector<float>> rows() const;
-  // Returns what the coordinator would have logged since the last call.
+  // Returns the coordinator's lines for the log since the last call.
   std::vector<std::string> warnings();
   // Called by a worker: lets virtual time pass, in which the others act.
   static void pass(table::Instant time);
@@ -118,7 +118,7 @@ class JobOverTcp {
   // Calls start(), then `life` for each service on a thread of its own. Returns how each ended.
   using Life = std::function<Status(std::size_t rank, table::Service& service)>;
   std::vector<Status> run(const Life& life);
-  // Workers train, servers serve.
+  // Trains with the workers, and serves with the servers.
   std::vector<Status> train_all(const Training& training);
   std::vector<RowValues> weights;  // of train_all, by rank
 
@@ -165,7 +165,7 @@ struct JobResult {
 // Trains one solver alone, or as the workers and replicas of a job.
 JobResult train(const SolverParameter& param, const JobShape& shape);
 
-// |a - b| / |b|, in double.
+// Returns |a - b| / |b|, in double.
 double distance(const Weights& a, const Weights& b);
 
 }  // namespace shoal::test

@@ -13,10 +13,10 @@ namespace shoal::test {
 
 class JobProcesses {
  public:
-  // One process for each letter of `roles`, "bsw": both, server, worker. The machinefile goes to
-  // `folder`.
+  // Makes one process for each letter of `roles`, "bsw": both, server, worker. The machinefile goes
+  // to `folder`.
   JobProcesses(const std::string& folder, const std::string& roles);
-  // As above, at the addresses `hosts`. The words of `starters` stand before each command.
+  // Makes them at the addresses `hosts`. The words of `starters` stand before each command.
   JobProcesses(const std::string& folder, const std::string& roles, std::vector<std::string> hosts,
                std::vector<std::vector<std::string>> starters);
   ~JobProcesses();  // kills what still runs

@@ -12,7 +12,7 @@
 namespace shoal::test {
 namespace {
 
-// One worker's part, from building its solver to the last look.
+// Runs one worker's part, from building its solver to the last call of `after`.
 Status train_one(SolverParameter param, const JobShape& shape, int worker, table::Table* table,
                  JobResult& result) {
   if (shape.change) shape.change(worker, param);

@@ -32,8 +32,8 @@ using table::Task;
 using table::TaskReport;
 using table::Verdict;
 
-// In step: the mean of a clock, as the workers weigh it. Not in step: each contribution when it
-// comes, of weights an elastic pull.
+// A scheme, in step: the mean of a clock, by the workers' weights; not in step: each contribution
+// when it comes, of weights an elastic pull.
 class Tried final : public table::Scheme {
  public:
   Tried(Task task, bool in_step, float scale, table::PacerMaker pacer)
@@ -77,7 +77,7 @@ inline Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) {
   return {.contribution = ContributionKind::kDelta, .steps = steps, .momentum = momentum};
 }
 
-// A pacer whose answers come from the test, and which keeps what it is told.
+// A pacer whose answers come from the test, and which keeps its calls.
 class Told : public table::Pacer {
  public:
   void join(int, table::Instant) override {}

@@ -31,8 +31,8 @@ class Regression {
     }
   }
 
-  // The params after so many iterations from `start`, in a net's order. Gradients are those of the
-  // params so many iterations before.
+  // Returns the params after so many iterations from `start`, in a net's order. Gradients are those
+  // of the params so many iterations before.
   Weights train(const Weights& start, std::size_t iterations, double rate, double momentum,
                 double decay, std::size_t staleness = 0) const {
     std::vector<std::vector<double>> all{{start.begin(), start.end()}};

@@ -8,7 +8,7 @@
 
 namespace shoal::table {
 
-// Words that a test gives make sense.
+// Returns the scheme of words, which are right in a test.
 inline SchemeSpec scheme_of(std::string_view words) { return parse_scheme(words).value(); }
 
 inline Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words) {
@@ -16,7 +16,7 @@ inline Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words) {
   return spec.ok() ? spec.value().make() : spec.error();
 }
 
-// "" of none.
+// Returns "" for no scheme.
 inline std::string words_of(const std::optional<SchemeSpec>& spec) {
   return spec ? spec->words() : "";
 }

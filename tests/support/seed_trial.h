@@ -15,7 +15,7 @@
 
 namespace shoal::table {
 
-// A number from the environment, where main() puts its flags.
+// Returns a number from the environment, where main() puts its flags.
 inline std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
   const char* words = std::getenv(name);
   return words == nullptr ? otherwise : std::strtoull(words, nullptr, 10);
@@ -39,10 +39,10 @@ class Trying {
   }
 };
 
-// Many histories, on all cores.
+// Tries many histories, on all cores.
 class Trial {
  public:
-  // "" or what is wrong with the history of a seed.
+  // Returns "" or what is wrong with the history of a seed.
   using Broken = std::string (*)(std::uint64_t seed, ClusterRun& run);
   // Tries as many seeds as --seeds says, or `usual`.
   Trial(Broken broken, std::uint64_t usual)

@@ -132,7 +132,8 @@ void Cluster::handle(int server, int worker, const Message& message) {
     history_->say(str("I8: server ", server, " holds ", held, " bytes, above ", most));
 }
 
-// In the order of servers, when all have spoken; again for a server that asks again.
+// Adds the norms in the order of servers, when all have sent theirs; again for a server that asks
+// again.
 void Cluster::add(const Norm& norm) {
   auto& squares = norms_[{norm.generation, norm.clock}];
   squares.resize(job_.plan.servers);
@@ -151,7 +152,8 @@ void Cluster::add(const Norm& norm) {
       adder(server).send(1, NormTotal{norm.clock, total, norm.generation});
 }
 
-// Worker 0 says the plan and the first weights over a link that works: the start is another test's.
+// Creates the rows with worker 0's plan and first weights, over a link that works: another test
+// covers the start.
 void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
   for (int server = 0; server < job_.plan.servers; ++server) {
     handle(server, 0, PlanMessage{job_.plan});
@@ -166,8 +168,8 @@ void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
   }
 }
 
-// The most that may wait on links: a link's window and one frame from a client, and its Retire; a
-// few answers to each of a row's questions from a server.
+// Checks the most that may wait on links: a link's window and one frame from a client, and its
+// Retire; a few answers to each of a row's questions from a server.
 void Cluster::check_queues() {
   for (int worker = 0; worker < job_.plan.workers; ++worker) {
     for (int server = 0; server < job_.plan.servers; ++server) {
@@ -212,7 +214,7 @@ std::vector<std::vector<float>> Cluster::end() {
   return numbers;
 }
 
-// The plan of the next generation, over a link that works, as the first; links hold what they held.
+// Begins the next generation, over a link that works, as the first; links keep their messages.
 void Cluster::begin_next() {
   const std::vector<std::vector<float>> numbers = end();
   if (!history_->wrong().empty()) return;

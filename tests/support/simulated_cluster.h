@@ -52,7 +52,7 @@ struct ClusterRun {
   std::string wrong;                 // the first invariant that was broken, or ""
   History::Reads reads, next_reads;  // in the first generation, in the second
   Instant took{};
-  // repeated: pushes that a shard had already; late: of the generation before
+  // repeated: pushes that a shard had already; late: of the generation before.
   std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0;
 };
 ClusterRun run_cluster(const ClusterCase& one);

@@ -128,7 +128,7 @@ void SimulatedWorker::on_time() {
   keep_time();
 }
 
-// Lets the client ask again what is silent, and be called when it wants to.
+// Lets the client ask again for overdue answers, and sets the time of the next call.
 void SimulatedWorker::keep_time() {
   const Instant due = asks_again_.keep(client_, plan_.servers, now());
   for (int server = 0; server < plan_.servers; ++server) link(server).wake(0);

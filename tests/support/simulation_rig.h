@@ -16,7 +16,8 @@
 
 namespace shoal::test::simulation {
 
-// Batches of 4 of 40 records, divided among the workers; two layers that learn.
+// Returns a solver with batches of 4 of 40 records, divided among the workers, and two layers that
+// learn.
 inline SolverParameter digits_solver(const std::string& folder, const std::string& more = "") {
   const std::string path = fresh_directory(folder) + "/digits";
   make_digits(path);
@@ -42,8 +43,8 @@ inline SolverParameter digits_solver(const std::string& folder, const std::strin
   return param;
 }
 
-// One layer, one row of 36 x 10 numbers, so that a server's answers begin when all of a push is
-// there.
+// Returns a solver with one layer, one row of 36 x 10 numbers, so that a server's answers begin
+// when all of a push is there.
 inline SolverParameter one_row_solver(const std::string& folder, int max_iter) {
   SolverParameter param = digits_solver(folder);
   *param.mutable_net_param() = parse_net(
@@ -59,7 +60,7 @@ inline SolverParameter one_row_solver(const std::string& folder, int max_iter) {
   return param;
 }
 
-// With these phases, each as in `scheme { }`.
+// Returns the solver with these phases, each as in `scheme { }`.
 inline SolverParameter in_phases(SolverParameter param, const std::vector<std::string>& schemes) {
   for (const std::string& scheme : schemes)
     param.MergeFrom(parse_solver("scheme { " + scheme + " }", "schemes"));

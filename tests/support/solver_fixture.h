@@ -22,7 +22,7 @@ class SolverTest : public testing::Test {
   SolverParameter solver(const std::string& more, const std::string& prefix = "s") {
     return small_solver(data_, folder_ + "/" + prefix, more);
   }
-  // As one line of an error, of a solver made of these fields.
+  // Returns the error of a solver made of these fields, as one line.
   std::string refusal(const std::string& more) {
     return message_of([&] { Solver s(solver(more), with_name("x.prototxt")); });
   }

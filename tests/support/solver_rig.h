@@ -23,26 +23,28 @@ void make_digits(const std::string& path);
 // holds a NaN, and the label of `odd` is 7; -1: none.
 void make_floats(const std::string& path, int nan, int odd = -1);
 
-// Phase TRAIN: batches of 8 of `path`, shuffled, cropped to 4 x 4, mirrored; convolution,
-// BatchNorm, Dropout, InnerProduct, loss. Phase TEST: batches of 5 in order, accuracy too.
+// Returns a net. Phase TRAIN: batches of 8 of `path`, shuffled, cropped to 4 x 4, mirrored;
+// convolution, BatchNorm, Dropout, InnerProduct, loss. Phase TEST: batches of 5 in order, accuracy
+// too.
 std::string small_net(const std::string& path);
 
-// A solver on that net. `more` is prototxt and wins over: base_lr 0.05, momentum 0.9, lr_policy
-// "fixed", random_seed 3, max_iter 12, display 0, snapshots under `prefix`, none after training.
+// Returns a solver on that net. `more` is prototxt and wins over: base_lr 0.05, momentum 0.9,
+// lr_policy "fixed", random_seed 3, max_iter 12, display 0, snapshots under `prefix`, none after
+// training.
 SolverParameter small_solver(const std::string& path, const std::string& prefix,
                              const std::string& more = "");
 
-// Data of the net are one copy, which all workers divide.
+// Makes the data of the net one copy, which all workers divide.
 void share_data(NetParameter& net);
 
-// A small_solver whose workers share the records at folder/data, as a file: folder/name.prototxt.
-// Its snapshots are folder/name_iter_... Returns its path.
+// Writes a small_solver whose workers share the records at folder/data, as a file:
+// folder/name.prototxt. Its snapshots are folder/name_iter_... Returns its path.
 std::string put_small_solver(const std::string& folder, const std::string& name,
                              const std::string& more = "");
 
 SolverOptions with_name(const std::string& name, int threads = 1);
 
-// Every learned number.
+// Returns every learned number.
 std::vector<float> all_params(const Net& net);
 
 // Keeps the log's messages, without their prefixes.

@@ -1,5 +1,5 @@
 // A worker's table in which nothing happens: no row comes, no question has an answer. A test
-// overrides what it looks at.
+// overrides the calls that it uses.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace shoal::test {
 
 class StillTable : public table::Table {
  public:
-  // One of so many workers, each with a server in its process.
+  // Makes one of so many workers, each with a server in its process.
   explicit StillTable(int worker = 0, int workers = 0) : worker_(worker) {
     for (int r = 0; r < workers; ++r) {
       auto& process = roster_.processes.emplace_back();

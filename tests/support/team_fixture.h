@@ -1,5 +1,5 @@
 // The fixture of tests of a team: solvers that make the same update of the mean of all gradients,
-// on nets with chance and without.
+// on nets with random numbers and without.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@
 
 namespace shoal::test {
 
-// Lockstep: every member makes the same update of the mean of all gradients. Params and histories
-// start as the chief's.
+// An updater in lockstep: every member makes the same update of the mean of all gradients. Params
+// and histories start as the chief's.
 class MeanUpdater final : public ForwardingUpdater, public Checkpointed {
  public:
   MeanUpdater(const SolverParameter& param, Net& net, Team& team, float weight)
@@ -117,13 +117,13 @@ class TeamTest : public testing::Test {
     folder_ = fresh_directory("team");
     make_digits(folder_ + "/data");
   }
-  // The small net, whose dropout, crops and running means are each member's own.
+  // Returns the small net, whose dropout, crops and running means are each member's own.
   SolverParameter param(const std::string& more = "") {
     SolverParameter made = small_solver(folder_ + "/data", folder_ + "/s", more);
     share_data(*made.mutable_net_param());
     return made;
   }
-  // A net without chance, so that a team's batches together are one machine's.
+  // Returns a net without random numbers, so that a team's batches together are one machine's.
   SolverParameter plain(int batch, const std::string& more = "", int test_batch = 5) {
     SolverParameter made = param(more);
     const std::string data = "transform_param { scale: 0.01 } data_param { source: '" + folder_ +
@@ -142,7 +142,7 @@ class TeamTest : public testing::Test {
     share_data(*made.mutable_net_param());
     return made;
   }
-  // Params of every member after body(solver, team).
+  // Returns the params of every member after body(solver, team).
   std::vector<std::vector<float>> run(int size, const SolverParameter& param,
                                       const std::function<void(Solver&, Team&)>& body) {
     std::vector<std::vector<float>> params(static_cast<std::size_t>(size));

@@ -21,7 +21,7 @@ void UnreliableLink::connect() {
       std::make_unique<SimulatedLink>(time_, options_.link, random, end(0), end(1)));
 }
 
-// Nothing leaves or arrives by a connection that is broken.
+// Returns an end: nothing leaves or arrives by a connection that is broken.
 SimulatedEnd UnreliableLink::end(std::size_t side) {
   const auto is_up = [this, number = connections_.size() + 1] {
     return up_ && number == connections_.size();
@@ -39,7 +39,7 @@ void UnreliableLink::send(std::size_t from, Message message) {
   connections_.back()->send(from, or_throw(decode(test::whole(message), Stage::kPeer)));
 }
 
-// Messages that are late after they came out of the connection fill the window too.
+// Returns a message. Those that are late after they came out of the connection fill the window too.
 std::optional<Message> UnreliableLink::next(std::size_t from) {
   if (!ends_[from].next || directions_[from].waiting >= options_.link.window) return std::nullopt;
   std::optional<Message> message = ends_[from].next();
@@ -53,7 +53,7 @@ void UnreliableLink::wait(std::size_t from, const Message& message) {
   direction.most_waiting = std::max(direction.most_waiting, direction.waiting);
 }
 
-// A message has come out of the connection: it arrives now, or as faults want it.
+// Handles a message that has come out of the connection: it arrives now, or as faults want it.
 void UnreliableLink::emerge(std::size_t from, const Message& message) {
   const LinkFaults& faults = options_.faults;
   if (happens(faults.reset)) return cut();

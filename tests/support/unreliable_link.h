@@ -1,5 +1,5 @@
-// A simulated link with faults: what arrives at its ends may be lost, late, repeated, out of order
-// or damaged, and the connection may break.
+// A simulated link with faults: messages may be lost, late, repeated, out of order or damaged, and
+// the connection may break.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace shoal::table {
 
-// Probabilities, of each frame by itself.
+// Probabilities, for each frame by itself.
 struct LinkFaults {
   double lose = 0;    // never arrives
   double repeat = 0;  // arrives once more, up to `late` later
@@ -39,15 +39,15 @@ struct UnreliableEnd {
   std::function<void()> up = {};
 };
 
-// Each connection is a SimulatedLink. Where a message comes out of that, faults happen to the bytes
-// of its frame. What it draws depends on `random` and the messages that pass.
+// A link with faults. Each connection is a SimulatedLink. Where a message comes out of that, faults
+// happen to the bytes of its frame. Its random draws depend on `random` and the messages that pass.
 class UnreliableLink {
  public:
   UnreliableLink(VirtualTime& time, const UnreliableLinkOptions& options, Random random,
                  UnreliableEnd first, UnreliableEnd second);
   UnreliableLink(const UnreliableLink&) = delete;
 
-  // Before anything that next() would give, in order; lost while the link is down. The payload is
+  // Sends before any message of next(), in order; lost while the link is down. The payload is
   // copied at once.
   void send(std::size_t from, Message message);
   void wake(std::size_t from) {  // next() has something to say
