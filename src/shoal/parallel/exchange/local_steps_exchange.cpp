@@ -346,7 +346,7 @@ class LocalStepsExchange final : public Exchange {
   const RowMap& map_;
   const bool reads_sums_;
   std::vector<RowId> sums_;  // of running means and the like
-  // By row. In a task of deltas: the weights at its begin, then the deltas that are pushed.
+  // By row. In a task of deltas: the weights at its start, then the deltas that are pushed.
   std::vector<std::vector<float>> sent_;
   // By row, where an exchange goes on during a step.
   std::vector<std::vector<float>> replies_;

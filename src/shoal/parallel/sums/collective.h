@@ -31,7 +31,7 @@ struct Transfer {
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count);
 
 // Returns the parts of a vector that go through all transfers one beside the other, so that links
-// stay busy while sums travel: the begin of each part, in order, and at the end `count`.
+// stay busy while sums travel: the start of each part, in order, and at the end `count`.
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count);
 
 // A worker's part of a transfer.

@@ -46,7 +46,7 @@ class GlobalMomentum {
   const table::Task task_;
   const RowMap& map_;
   std::vector<table::RowId> rows_;  // that have one
-  // By row: v; the weights at the begin of the last task.
+  // By row: v; the weights at the start of the last task.
   std::vector<std::vector<float>> v_, from_;
   // By row: a task has ended since the row was last followed.
   std::vector<bool> ended_;
