@@ -69,8 +69,8 @@ struct Merge {
   float scale = 1;
   float rate_scale = 1;  // times the rate that the first contribution carries (kRule)
   Apply apply = Apply::kRule;
-  // Contributions that are counted, not merged. A merge of drops alone makes no update and no
-  // version.
+  // Contributions that are thrown away: counted, not merged. A merge of drops alone makes no update
+  // and no version.
   std::vector<std::size_t> drop{};
   // The lambda of compensation: values are v + lambda * v * v * (row - what their worker last
   // read); see keeps_reads.
@@ -129,8 +129,8 @@ struct SchemeTraits {
   // one: to test, to save, to stop. Others do these things each at a clock of its own.
   bool bounded() const { return staleness != kUnbounded; }
   ContributionKind contribution() const { return task.contribution; }
-  // Returns the maker of the scheme's decisions on whole tasks; null if it makes none. The
-  // coordinator has one for the job.
+  // Makes the pacer, which decides on whole tasks; null if the scheme needs none. The coordinator
+  // has one for the job.
   std::unique_ptr<Pacer> make_pacer() const { return pacer ? pacer() : nullptr; }
 };
 

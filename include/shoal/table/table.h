@@ -20,8 +20,8 @@ struct Traffic {
   std::chrono::nanoseconds sending{}, receiving{};
 };
 
-// The staleness of pushes and reads since the start, as counts of 0, 1, 2 ...; the last counts all
-// above.
+// The staleness of pushes and reads since the start, as counts of 0, 1, 2 ...; the last counts
+// more, too.
 struct StalenessCounts {
   // Versions that others made of a row between the read that a push was computed from and its
   // answer.
@@ -42,7 +42,7 @@ struct ShardCounters {
   std::uint64_t refused = 0;  // pushes with a NaN or an infinity
   std::uint64_t parked = 0;   // reads that had to wait
   std::uint64_t late = 0;     // messages of an earlier generation
-  // The reads that were so many clocks ahead of the slowest worker; the last counts all above.
+  // The reads that were so many clocks ahead of the slowest worker; the last counts more, too.
   Staleness staleness{};
 };
 

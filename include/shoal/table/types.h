@@ -24,7 +24,7 @@ inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row
 inline constexpr std::size_t kMaxPayloadBytes = 8u << 20;  // of one frame, whatever its codec
 inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
 
-// Counts of events that were 0, 1, 2 ... clocks or versions behind; the last counts all above.
+// Counts of events that were 0, 1, 2 ... clocks or versions behind; the last counts more, too.
 using Staleness = std::array<std::uint64_t, 64>;
 // Returns the index there of so many.
 inline std::size_t staleness_class(std::int64_t behind) {

@@ -1,5 +1,5 @@
-// The second duty of process 0: membership, and what all must agree on. A pure state machine:
-// messages in, messages out.
+// Tracks membership and job-wide agreements. Runs in process 0. A pure state machine: messages in,
+// messages out.
 //
 // Every Ask may be repeated: it counts once, and an answer that was given already is given again.
 // Clocks of a topic rise with a worker's rounds; a repeat from before its last round is ignored. A

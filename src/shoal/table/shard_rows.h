@@ -12,7 +12,7 @@ namespace shoal::table {
 // Counts of one worker's pushes to rows of this server.
 struct PushCounts {
   // The pushes that were merged so many versions after the one that they were computed from; the
-  // last counts all above.
+  // last counts more, too.
   std::vector<std::uint64_t> staleness{};
   std::uint64_t dropped = 0;  // as in ShardCounters
 };

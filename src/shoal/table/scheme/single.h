@@ -38,9 +38,9 @@ enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };
 // share_iterations.
 //
 // A gradient's factor is by default the number of workers of the generation: n mini-batches then
-// move the row as far as one of n times the size does. Who has come to the end counts as well, or
+// move the row as far as one of n times the size does. A worker at its end counts as well, or
 // the last would go on at n times the rate, each step by its own small batch. A delta's is 1, as in
-// SpeeDO: what a worker did counts whole.
+// SpeeDO: a worker's change counts whole.
 Single read_single(Parameters& parameters, Payloads payloads, double compensation = 0);
 
 }  // namespace shoal::table
