@@ -25,10 +25,10 @@ struct Grouping {
   double index = 0;  // Calinski-Harabasz, 0 of one group
 };
 
-// Clusters the workers of `speeds` (above 0, in any unit; one at least). For every k from 2 to n -
-// 1, k-means starts from the means of the clusters left when the two nearest were merged until
-// there are k (a merged center is the middle between the two). Of two that are equally near the
-// slower counts. The k with the largest index is taken,
+// Clusters the workers of `speeds` (above 0, in any unit; one at least). For k = 2 ... n - 1,
+// k-means starts from the means of the clusters left when the two nearest were merged until there
+// are k (a merged center is the middle between the two). Of two that are equally near the slower
+// counts. The k with the largest index is taken,
 //   [SSB / (k - 1)] / [SSW / (n - k)],
 //   SSB = sum n_j (mean_j - mean)^2,  SSW = sum (speed - mean_j)^2 + (noise * speed)^2,
 // the smaller of equals, among those whose groups are large enough and far enough apart. If there

@@ -23,7 +23,7 @@ struct SchemeFlags {
   std::vector<SchemeFlag> fields{};
 };
 
-// Merges flags into the solver's scheme. Flags of another type replace the scheme, whole; others
+// Merges flags into the solver's scheme. One that names another type replaces it, whole; others
 // replace its fields. Without a type on either side the fields imply it, as fields.def says. Throws
 // ConfigError (kUsage) for flags that contradict each other, by both names, and for values that the
 // field cannot hold. Combinations that make no sense are left to phases_of.

@@ -44,7 +44,7 @@ class JobMembership {
       : options_(options), name_(name), share_(options.share) {}
   virtual ~JobMembership() = default;
 
-  // ---- who takes part; constant until the next segment ----
+  // ---- the members; constant until the next segment ----
   Team* team() const { return team_.get(); }     // null: this process trains alone
   const Share& share() const { return share_; }  // its part of the data
   // Returns the iterations that each worker has finished; none where all have as many.
