@@ -40,8 +40,8 @@ class Team {
   }
   // Used where members are at iterations of their own. This one stops here, because agree() said
   // so, it has a wish, or it has ended its iterations. Returns when all have stopped: what all do
-  // now, or kNone if all have ended. Otherwise members that continue do so. `last`: this solver
-  // makes no further updates.
+  // now, or kNone if all have ended. Unless that ends the run, members that have not ended go on
+  // afterwards. `last`: this solver makes no further updates.
   virtual Result<Action> meet(std::int64_t iteration, Action mine, bool ended, bool last) {
     (void)iteration, (void)ended, (void)last;
     return mine;

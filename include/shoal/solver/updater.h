@@ -74,8 +74,8 @@ struct StateRow {
 class Checkpointed {
  public:
   virtual ~Checkpointed() = default;
-  // Returns every number of the params once, in rows. Versions are right after settle(). The
-  // numbers of a row are the param's, its histories those of histories() at the same place
+  // Returns every number of the params once, in rows, with versions as of the last settle().
+  // The numbers of a row are the param's, its histories those of histories() at the same place
   // (solver/row_state.h).
   virtual std::vector<StateRow> rows() = 0;
   // Fetches the histories if they are elsewhere. After settle().

@@ -151,8 +151,8 @@ double Reporter::seconds_waited() const {
   return seconds;
 }
 
-// Reports a display. Not `counts`: the iteration was left out, and others, who wait for this
-// member's row, have theirs without it.
+// Reports a display. Not `counts`: the iteration was left out, and other members, which wait for
+// this member's row, have theirs without it.
 void Reporter::observe_display(bool counts) {
   if (!observed_ || (!counts && !core_.in_team())) return;
   const double seconds = this->seconds();
