@@ -68,7 +68,7 @@ TEST(CoordinatorGenerations, LinksAreTheServersOwn) {
   EXPECT_FALSE(roster.measures);
 }
 
-// Where links are measured that takes a generation of its own, whenever there is a server whose
+// Measuring links takes a generation of its own, whenever there is a server whose
 // link nobody knows. It is not stopped for anything: what is wanted meanwhile comes after it, and
 // who wants to join has joined then.
 TEST(CoordinatorGenerations, UnknownLinksAreMeasured) {

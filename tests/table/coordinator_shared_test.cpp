@@ -151,7 +151,7 @@ TEST(SharedTasks, WhoJoinsTakesOfThem) {
   EXPECT_EQ(job.done(), 2 * kUntil);
 }
 
-// Whether it was told to begin another, which it did not, or not.
+// It was told to begin another task, which it did not, or it was not told.
 TEST(SharedTasks, WhoLeavesLeavesItsOwnToTheOthers) {
   for (const bool was_told : {false, true}) {
     Sharers job(2, "async share_iterations=true");

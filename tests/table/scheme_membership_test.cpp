@@ -1,4 +1,4 @@
-// How each scheme treats a worker that joins, in a plan of its generation, and of one that
+// Tests how each scheme treats a worker that joins, in a plan of its generation, and of one that
 // leaves: the rules of docs/choosing-a-scheme.md, a case each. Those that pacers take are in
 // drift_barrier_test, completion_window_test and esync_test.
 #include <gtest/gtest.h>

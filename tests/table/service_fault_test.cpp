@@ -194,8 +194,8 @@ TEST(ServiceFault, ASilentPeerIsGivenUp) {
       ASSERT_FALSE(result.ok());
       EXPECT_EQ(result.error().code, Code::kTimeout) << result.error().message;
     }
-    // Of two who do not hear each other, and both reach the coordinator, who says so first names
-    // the other.
+    // Two do not hear each other, and both reach the coordinator: the first to say so names the
+    // other.
     const std::string& message = results[1 - victim].error().message;
     EXPECT_HAS(message, victim == 1 && message.find("rank 1") == std::string::npos
                             ? "lost rank 0"

@@ -278,7 +278,7 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
   }
 }
 
-// Of equal gradients each update moves the weights by the rate, whichever worker it comes from.
+// Each update of equal gradients moves the weights by the rate, whichever worker it comes from.
 TEST(ShardNumbers, AdamCountsTheUpdatesOfTheRow) {
   Plan plan = plan_of("async factor=1", 4);
   plan.rule = options_of(optim::Rule::kAdam);

@@ -74,7 +74,7 @@ TEST(VirtualTime, GoesFromEventToEventInOrder) {
   EXPECT_EQ(time.now(), Instant(20ms));
 }
 
-// Of one instant in the order in which they were said, however far ahead that was.
+// Events of one instant come in the order in which they were said, however far ahead that was.
 TEST(VirtualTime, DoesWhatASortedListOfEventsDoes) {
   VirtualTime time;
   Random random(17);
