@@ -86,7 +86,7 @@ void Recurrent::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
     if (from.shape() != state)
       throw config_error(param(), "bottom '", from.name, "' is ", from.shape().str(),
                          "; a state is ", state.str());
-    tops[static_cast<std::size_t>(1 + s)]->reshape(state);
+    tops[1 + static_cast<std::size_t>(s)]->reshape(state);
   }
   tops[0]->reshape({steps_count_, sequences_, units_});
   from_x_.select("dense", ops::backend(ctx).dense,
