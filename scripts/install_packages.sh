@@ -21,7 +21,7 @@ packages=(
 )
 case "$*" in
   '') ;;
-  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang clang-tidy) ;;
+  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang-tidy-19) ;;
   *) echo "install_packages.sh takes --tests or nothing, and was given: $*" >&2; exit 2 ;;
 esac
 

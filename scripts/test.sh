@@ -36,6 +36,10 @@ step "style (make check)" make --no-print-directory check
 step "documents (scripts/make_reference.py --check)" python3 scripts/make_reference.py --check "$build"
 step "scripts of documents" python3 scripts/make_reference_test.py
 step "style checker's own test" python3 scripts/check_style.py --self-test
+# Over what the last commit touches; make tidy looks at all.
+if command -v clang-tidy-19 >/dev/null && git rev-parse -q --verify HEAD~1 >/dev/null 2>&1; then
+  step "clang-tidy and locks" scripts/tidy.py --since=HEAD~1 --gen="$build/gen"
+fi
 step "Makefile" python3 scripts/makefile_test.py
 step "test runner" python3 scripts/run_tests_test.py
 step "log scripts" python3 scripts/log_test.py

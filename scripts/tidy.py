@@ -6,6 +6,7 @@ sources that were changed since a commit, and at those beside a changed header o
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,11 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FLAGS = ['-std=c++20', '-Wthread-safety', '-I.', '-Iinclude', '-Isrc', '-isystem', '/usr/include/opencv4']
+FLAGS = ['-std=c++20', '-Wthread-safety', '-Wno-deprecated-declarations', '-I.', '-Iinclude', '-Isrc', '-isystem', '/usr/include/opencv4']
 NOT_WITH_CLANG = ('/cuda/', 'src/shoal/ops/cpu/')       # CUDA's headers may be absent; g++'s vectors and omp.h
 LINES_TOGETHER = 1500
+# The oldest that understands the library's C++20.
+CLANG_TIDY = 'clang-tidy-19'
 FINDING = re.compile(r'^(\S+?):(\d+):\d+: (?:warning|error): (.*)$', re.MULTILINE)
 
 
@@ -44,7 +47,7 @@ def findings_of(group, gen, folder):
     """What clang-tidy says of the group's sources and their headers: (place, words), each once."""
     unit = Path(folder) / (re.sub(r'\W', '_', group[0]) + '.cpp')
     unit.write_text(''.join(f'#include "{source}"\n' for source in group))
-    ran = subprocess.run(['clang-tidy', '--quiet', str(unit), '--', *FLAGS, f'-I{gen}'],
+    ran = subprocess.run([CLANG_TIDY, '--quiet', '--config-file=.clang-tidy', str(unit), '--', *FLAGS, f'-I{gen}'],
                          cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     found = [(f'{os.path.relpath(path, ROOT)}:{line}', words) for path, line, words in FINDING.findall(ran.stdout)]
     if ran.returncode and not found:
@@ -59,6 +62,8 @@ def main():
     parser.add_argument('--gen', default='build/release/gen', help="where the schemas' headers are")
     parser.add_argument('--jobs', type=int, default=os.cpu_count())
     arguments = parser.parse_args()
+    if not shutil.which(CLANG_TIDY):
+        sys.exit(f'no {CLANG_TIDY}: scripts/install_packages.sh --tests installs it')
     if not (ROOT / arguments.gen).is_dir():
         sys.exit(f'no {arguments.gen}: build the library first, or name its folder of generated headers with --gen')
     every = {str(path.relative_to(ROOT)) for path in (ROOT / 'src').rglob('*.cpp')}

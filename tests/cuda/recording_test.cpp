@@ -340,7 +340,7 @@ TEST_F(CudaRecordings, TakeFewerLaunches) {
     const char *layers, *more;
     std::int64_t without, launches, graphs;
   };
-  for (const Case& c : {Case{kLeNet, "", 31, 15, 2}, Case{kResidual, "", 40, 8, 2},
+  for (const Case& c : {Case{kLeNet, "", 30, 15, 2}, Case{kResidual, "", 40, 8, 2},
                         Case{kLeNet, "precision: TF32", 34, 18, 4},
                         Case{kResidual, "precision: FLOAT16", 49, 9, 2}}) {
     FakeCalls before;

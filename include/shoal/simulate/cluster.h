@@ -2,6 +2,8 @@
 // them. docs/simulating-a-cluster.md.
 #pragma once
 
+#include <optional>
+
 #include "shoal/base/random.h"
 #include "shoal/base/timer.h"
 #include "shoal/table/pacer.h"

@@ -26,7 +26,6 @@ std::optional<Policy> policy_named(std::string_view name) {
 std::vector<std::string> policy_names() { return {std::begin(kPolicies), std::end(kPolicies)}; }
 
 std::string validate(const RateOptions& o) {
-  const std::string policy = kPolicies[static_cast<int>(o.policy)];
   if (!std::isfinite(o.base)) return str("base_lr is ", o.base, "; it must be finite");
   if (o.base < 0) return str("base_lr is ", o.base, "; it must not be negative");
   if (!std::isfinite(o.gamma) || !std::isfinite(o.power)) return "gamma and power must be finite";

@@ -36,7 +36,8 @@ class WorkThread {
   }
   std::packaged_task<Status()> take() {
     const MutexLock lock(mutex_);
-    while (!more_.wait_for(mutex_, std::chrono::seconds(1), [this] { return !tasks_.empty(); })) {
+    const auto has_come = [this]() REQUIRES(mutex_) { return !tasks_.empty(); };
+    while (!more_.wait_for(mutex_, std::chrono::seconds(1), has_come)) {
     }
     std::packaged_task<Status()> task = std::move(tasks_.front());
     tasks_.pop_front();

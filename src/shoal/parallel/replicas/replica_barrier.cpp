@@ -23,7 +23,7 @@ ReplicaBarrier::ReplicaBarrier(int replicas, int layers)
 
 bool ReplicaBarrier::all_finished() const {
   return std::ranges::all_of(
-      progress_, [this](const Progress& progress) { return progress.finished == begun_; });
+      progress_, [begun = begun_](const Progress& progress) { return progress.finished == begun; });
 }
 
 Status ReplicaBarrier::wait_finished_locked() {
