@@ -48,7 +48,7 @@ std::string mended(std::string frame) {
   return frame.replace(20, 4, crc);
 }
 
-// Whose header says that so many bytes follow it.
+// Returns the bytes of a frame whose header says that so many bytes follow it.
 std::string said_to_be(std::string frame, std::size_t length) {
   std::string bytes;
   put_le(bytes, static_cast<std::uint32_t>(length));

@@ -14,8 +14,8 @@ namespace shoal::compat {
 // addresses as strings, the largest first; groups are named by their lines, and shares of the data
 // become weights. The processes of an address have ports from `port` on. Without `hosts` (or with
 // empty ones) every address of `groups` is one process; `groups` and `data_sharding` may be empty.
-// What was passed over there is a comment. Throws ConfigError (kUsage), which names file and line:
-// an address in no group, or in a group alone, fewer or more shares than workers, shares that
+// Comments of the text say what was passed over. Throws ConfigError (kUsage), which names file and
+// line: an address in no group, or in a group alone, fewer or more shares than workers, shares that
 // overlap. The grammar of machinefiles says whether an address is one.
 std::string machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
                                     std::string_view data_sharding, int port);
