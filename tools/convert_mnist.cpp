@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <memory>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -23,29 +24,36 @@ namespace {
 constexpr std::uint32_t kImages = 0x803, kLabels = 0x801;
 constexpr std::size_t kMostBytes = std::size_t{1} << 31;
 
-struct CloseGz {
-  void operator()(gzFile_s* file) const { gzclose(file); }
-};
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
 // Reads the whole content, unpacked if need be.
 std::string read_unpacked(const std::string& path) {
-  if (!file_exists(path))
-    throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, ENOENT));
-  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
-  if (!file)
-    throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, errno));
+  std::string packed = or_throw(read_file(path, Code::kData));
+  if (packed.size() > kMostBytes)
+    throw ConfigError(Code::kData, path, " is larger than any set of digits");
+  if (!packed.starts_with(kGzipMagic)) return packed;
+  constexpr int kGzip = 16;  // beside the size of the window
+  z_stream stream = {};
+  if (inflateInit2(&stream, kGzip + MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> ended(&stream, inflateEnd);
+  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_in = static_cast<unsigned>(packed.size());
   std::string bytes, block(1 << 20, '\0');
-  int n;
-  while ((n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()))) > 0) {
-    bytes.append(block, 0, static_cast<std::size_t>(n));
+  for (;;) {
+    stream.next_out = reinterpret_cast<Bytef*>(block.data());
+    stream.avail_out = static_cast<unsigned>(block.size());
+    const int code = inflate(&stream, Z_NO_FLUSH);
+    bytes.append(block, 0, block.size() - stream.avail_out);
     if (bytes.size() > kMostBytes)
       throw ConfigError(Code::kData, path, " is larger than any set of digits");
+    // A file may hold several packed ones in a row.
+    const auto* rest = reinterpret_cast<const char*>(stream.next_in);
+    if (code == Z_STREAM_END && !std::string_view(rest, stream.avail_in).starts_with(kGzipMagic))
+      return bytes;
+    if (code == Z_STREAM_END ? inflateReset(&stream) != Z_OK : code != Z_OK)
+      throw ConfigError(Code::kData, "cannot read ", path, " past byte ", bytes.size(), ": ",
+                        stream.msg ? stream.msg : "unexpected end of file");
   }
-  int code = Z_OK;
-  const char* reason = gzerror(file.get(), &code);
-  if (n < 0 || code != Z_OK)
-    throw ConfigError(Code::kData, "cannot read ", path, " past byte ", bytes.size(), ": ", reason);
-  return bytes;
 }
 
 std::uint32_t big_endian(std::string_view bytes) {

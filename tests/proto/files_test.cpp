@@ -167,7 +167,8 @@ TEST_F(ProtoFiles, FilesOfAnotherKindAreNamedWithTheFlagTheyBelongTo) {
               read_weights(path("large"));
             }).find("holds 3221225472 bytes; protobuf reads less than 2 GiB"),
             std::string::npos);
-  EXPECT_EQ(error_of([&] { read_weights(folder_.string()); }), folder_.string() + " is a folder");
+  EXPECT_EQ(error_of([&] { read_weights(folder_.string()); }),
+            folder_.string() + " is a folder, and a regular file is needed");
 }
 
 TEST_F(ProtoFiles, EveryTruncationOfAModelOrAStateIsAnError) {

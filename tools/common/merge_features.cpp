@@ -12,6 +12,7 @@
 #include "common/interrupt.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/regular_file.h"
 #include "shoal/data/record.h"
 #include "shoal/report/progress.h"
 
@@ -65,6 +66,7 @@ class TextWriter final : public RecordWriter {
 
 std::unique_ptr<RecordSource> open_part(const std::string& backend, const std::string& path) {
   if (backend != "text") return or_throw(open_source(backend, path));
+  or_throw(check_regular(path, Code::kData));
   auto source = std::make_unique<TextSource>(path);
   if (!source->open())
     throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, errno));

@@ -45,7 +45,7 @@ class NoLog final : public leveldb::Logger {
 // Returns whether another process holds the database's lock, which it does while it writes (LevelDB
 // knows no other use).
 bool locked_by_other(const std::string& path) {
-  const int fd = ::open((path + "/LOCK").c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = ::open((path + "/LOCK").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   struct flock lock = {};
   lock.l_type = F_WRLCK;

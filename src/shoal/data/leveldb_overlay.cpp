@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "shoal/base/regular_file.h"
+
 namespace shoal {
 namespace {
 
@@ -61,6 +63,12 @@ class MemoryWritable final : public leveldb::WritableFile {
   LevelDbOverlay::Bytes bytes_;
 };
 
+// Refuses what LevelDB would wait for when it opens it.
+leveldb::Status check(const std::string& name) {
+  const Status regular = check_regular(name, Code::kData);
+  return regular.ok() ? leveldb::Status::OK() : leveldb::Status::IOError(regular.error().message);
+}
+
 class NoLock final : public leveldb::FileLock {};
 
 }  // namespace
@@ -88,7 +96,10 @@ leveldb::Status LevelDbOverlay::NewSequentialFile(const std::string& name,
   *file = nullptr;
   if (removed(name)) return leveldb::Status::NotFound(name);
   const Bytes bytes = find(name);
-  if (!bytes) return target()->NewSequentialFile(name, file);
+  if (!bytes) {
+    const leveldb::Status fine = check(name);
+    return fine.ok() ? target()->NewSequentialFile(name, file) : fine;
+  }
   *file = std::make_unique<MemorySequential>(bytes).release();
   return leveldb::Status::OK();
 }
@@ -98,7 +109,10 @@ leveldb::Status LevelDbOverlay::NewRandomAccessFile(const std::string& name,
   *file = nullptr;
   if (removed(name)) return leveldb::Status::NotFound(name);
   const Bytes bytes = find(name);
-  if (!bytes) return target()->NewRandomAccessFile(name, file);
+  if (!bytes) {
+    const leveldb::Status fine = check(name);
+    return fine.ok() ? target()->NewRandomAccessFile(name, file) : fine;
+  }
   *file = std::make_unique<MemoryRandomAccess>(bytes).release();
   return leveldb::Status::OK();
 }

@@ -3,12 +3,9 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
 
-#include <cerrno>
 #include <climits>
-#include <filesystem>
-#include <fstream>
 
-#include "shoal/base/file.h"
+#include "shoal/base/regular_file.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/foreign.h"
 #include "shoal/proto/hdf5_model.h"
@@ -24,7 +21,7 @@ namespace {
 using google::protobuf::Message;
 namespace io = google::protobuf::io;
 
-constexpr std::uintmax_t kMostBytes = INT_MAX;  // protobuf's own limit
+constexpr std::uint64_t kMostBytes = INT_MAX;  // protobuf's own limit
 
 std::string flag_hint(FileKind kind) {
   if (kind == FileKind::kModel) return "; give it to --weights";
@@ -35,38 +32,24 @@ std::string flag_hint(FileKind kind) {
   return "";
 }
 
-std::uintmax_t checked_size(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    throw ConfigError(Code::kConfig, path, " is a folder");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error)
-    throw ConfigError(Code::kConfig, "cannot open ", path, ": ",
-                      why_not_opened(path, error.value()));
-  if (size > kMostBytes)
-    throw ConfigError(Code::kConfig, path, " holds ", size,
-                      " bytes; protobuf reads less than 2 GiB");
-  return size;
-}
-
 // Reads a whole file into `message`, having made sure that it is of that kind.
 void read_binary(const std::string& path, FileKind wanted, Message& message) {
-  const std::uintmax_t size = checked_size(path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw ConfigError(Code::kConfig, "cannot open ", path, ": ", why_not_opened(path, errno));
+  const RegularFile file = or_throw(RegularFile::open(path, Code::kConfig));
+  if (file.size() > kMostBytes)
+    throw ConfigError(Code::kConfig, path, " holds ", file.size(),
+                      " bytes; protobuf reads less than 2 GiB");
   const FileKind kind = kind_of_file(path);
   if (kind != wanted && kind != FileKind::kUnknown)
     throw ConfigError(Code::kConfig, path, " is ", to_words(kind), ", not ", to_words(wanted),
                       flag_hint(kind));
-  io::IstreamInputStream stream(&file);
+  io::FileInputStream stream(file.descriptor());
   io::CodedInputStream in(&stream);
   in.SetTotalBytesLimit(INT_MAX);  // far above protobuf's default
   const bool whole = message.ParsePartialFromCodedStream(&in) && in.ConsumedEntireMessage();
   if (!whole)
     throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted),
                       ", or is damaged: no sense can be made of it at byte ", in.CurrentPosition(),
-                      " of ", size, "; was a copy or a download cut short?");
+                      " of ", file.size(), "; was a copy or a download cut short?");
   if (kind == FileKind::kUnknown)
     throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted));
 }

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/mutex.h"
+#include "shoal/base/regular_file.h"
 
 #if SHOAL_HDF5
 
@@ -148,8 +148,7 @@ Hdf5File::~Hdf5File() {
 Result<Hdf5File> Hdf5File::open(const std::string& path, Mode mode, Code code) {
   if (mode != Mode::kCreate && !file_exists(path))
     return Error{code, str("cannot open ", path, ": ", why_not_opened(path, ENOENT))};
-  if (std::error_code none; std::filesystem::is_fifo(path, none))
-    return Error{code, path + " is a pipe, which cannot be an HDF5 file"};
+  if (const Status regular = check_regular(path, code); !regular.ok()) return regular.error();
   const Turn turn;
   // Its own locks would meet AtomicFile's, and some file systems know none.
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);

@@ -3,10 +3,10 @@
 #include <google/protobuf/io/coded_stream.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <utility>
 
+#include "shoal/base/regular_file.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -102,10 +102,12 @@ FileKind kind_of(std::string_view head) {
 }
 
 FileKind kind_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  Result<RegularFile> file = RegularFile::open(path, Code::kConfig);
+  if (!file.ok()) return FileKind::kUnknown;  // which its reader, too, finds and can name
   std::string head(kHead, '\0');
-  in.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(in.gcount()));
+  const Result<std::size_t> read = file.value().read(head);
+  if (!read.ok()) return FileKind::kUnknown;
+  head.resize(read.value());
   return kind_of(head);
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "shoal/base/file.h"
+#include "shoal/base/try.h"
 #include "shoal/report/json.h"
 
 namespace shoal {
@@ -143,11 +144,16 @@ Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetr
       continue;
     }
     if (text.empty()) text = line_of(run) + "\n";
-    if (const Status written = write_file(part, text, Code::kUsage); !written.ok())
-      return written.error();
+    Result<AtomicFile> file = AtomicFile::create(part, Code::kUsage);
+    TRY(file);
+    TRY(file.value().write(text));
+    TRY(file.value().flush());
+    // The reader of a pipe must not see it close, and to open one without a reader would wait.
+    if (file.value().temporary().empty()) made.file_.open(path, std::ios::binary | std::ios::app);
+    TRY(file.value().commit());
     made.size_ = text.size();
   }
-  made.file_.open(path, std::ios::binary | std::ios::app);
+  if (!made.file_.is_open()) made.file_.open(path, std::ios::binary | std::ios::app);
   if (!made.file_) return Error{Code::kUsage, str(path, ": ", why_not_opened(path, errno))};
   return made;
 }

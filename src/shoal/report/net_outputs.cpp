@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "shoal/base/file.h"
@@ -82,6 +83,9 @@ Result<NetOutputs> NetOutputs::open(const std::string& prefix,
     Table table;
     table.path = prefix + (i == 0 ? ".train.csv" : str(".test", i - 1, ".csv"));
     table.text = header_of(nets[i]) + "\n";
+    // Each row opens the table anew, and would wait for a reader.
+    if (std::error_code none; std::filesystem::is_fifo(table.path, none))
+      return Error{Code::kUsage, str(table.path, " is a pipe, and a regular file is needed")};
     if (iteration > 0 && file_exists(table.path)) {
       const Result<std::string> text = read_file(table.path, Code::kUsage);
       if (!text.ok()) return text.error();

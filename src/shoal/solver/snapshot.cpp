@@ -4,15 +4,14 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/regular_file.h"
 #include "shoal/base/sha256.h"
 #include "shoal/base/try.h"
 #include "shoal/proto/io.h"
@@ -29,16 +28,16 @@ namespace pb = google::protobuf;
 std::string name_in_folder(const std::string& path) { return fs::path(path).filename().string(); }
 
 Result<std::string> hash_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  Result<RegularFile> file = RegularFile::open(path, Code::kConfig);
+  TRY(file);
   Sha256 hash;
   std::vector<char> block(1 << 20);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    hash.update({block.data(), static_cast<std::size_t>(file.gcount())});
+  for (;;) {
+    const Result<std::size_t> read = file.value().read(block);
+    TRY(read);
+    if (read.value() == 0) return hash.finish();
+    hash.update({block.data(), read.value()});
   }
-  if (!file.eof())
-    return Error{Code::kConfig, str("cannot read ", path, ": ", system_reason(errno))};
-  return hash.finish();
 }
 
 // Files that are written under temporary names and appear together.
