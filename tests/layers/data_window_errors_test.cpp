@@ -52,7 +52,7 @@ TEST_F(DataWindowErrors, Parameters) {
   };
   says(batch, "",
        "crop_size of transform_param is 0; windows are resized to it, so that it must "
-       "be from 1 to 65536");
+       "be from 1 to 16384");
   says(batch + "context_pad: 3", "crop_size: 6",
        "context_pad 3 on both sides leaves nothing of crop_size 6 for the window");
   EXPECT_EQ(trouble(layer(batch + "context_pad: 3", "crop_size: 7")), "");

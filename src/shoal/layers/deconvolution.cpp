@@ -66,6 +66,7 @@ class Deconvolution final : public ConvolutionBase {
                            extent(axis), " less twice the padding; bottom: ", bottom.str());
       sizes.push_back(axis.in);
     }
+    check_padded(param(), bottom, axes);
     return sizes;
   }
 };

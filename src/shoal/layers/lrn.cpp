@@ -19,8 +19,9 @@ class Lrn final : public Layer {
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     const LRNParameter& lrn = param().lrn_param();
     const Shape& bottom = bottoms[0]->shape();
-    if (lrn.local_size() % 2 == 0)
-      throw config_error(param(), "local_size is ", lrn.local_size(), "; it must be odd");
+    if (lrn.local_size() % 2 == 0 || lrn.local_size() > kMostSize)
+      throw config_error(param(), "local_size is ", lrn.local_size(),
+                         "; it must be odd and at most ", kMostSize);
     if (bottom.axes() != 4)
       throw config_error(param(), "the bottom must have 4 axes (N, C, H, W), not ", bottom.str());
     const bool across = lrn.norm_region() == LRNParameter::ACROSS_CHANNELS;
@@ -48,6 +49,7 @@ class Lrn final : public Layer {
   }
 
  private:
+  static constexpr std::uint32_t kMostSize = 65535;
   SelectedKernel<ops::LrnDesc, ops::LrnKernel> op_;
 };
 

@@ -1,8 +1,12 @@
 // Pooling layer: the largest number, the mean or a drawn number of each window.
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "shoal/layers/pool_method.h"
 #include "shoal/layers/selected_kernel.h"
+#include "shoal/layers/window.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/window.h"
 
@@ -64,12 +68,13 @@ class Pooling final : public Layer {
       throw config_error(param(), "the bottom must have 4 axes (N, C, H, W), not ", bottom.str());
     slide(bottom, 2, height_);
     slide(bottom, 3, width_);
+    check_padded(param(), bottom, std::array{height_, width_});
     for (Blob* top : tops) top->reshape({bottom[0], bottom[1], height_.out, width_.out});
     op_.select("pool", ops::backend(ctx).pool,
                {.method = method_,
                 .planes = bottom[0] * bottom[1],
-                .height = height_,
-                .width = width_,
+                .height = fitted(height_),
+                .width = fitted(width_),
                 .keeps_winners = training()},
                ctx, engine_of(param(), param().pooling_param().engine()));
   }
@@ -104,6 +109,11 @@ class Pooling final : public Layer {
     if (!pool.global_pooling() && result.kernel < 1)
       throw config_error(param(), "the kernel's size is 0 or missing on axis ", axis);
     if (result.stride < 1) throw config_error(param(), "stride is 0; it must be 1 or more");
+    for (const auto& [field, value] :
+         {std::pair("kernel", result.kernel), {"stride", result.stride}, {"pad", result.pad}})
+      if (value > Shape::kMaxCount)
+        throw config_error(param(), field, " is ", value, "; it must be at most ",
+                           Shape::kMaxCount);
     if (pool.global_pooling() && (result.pad != 0 || result.stride != 1))
       throw config_error(param(), "global_pooling needs pad 0 and stride 1, not pad ", result.pad,
                          " and stride ", result.stride);
@@ -130,6 +140,14 @@ class Pooling final : public Layer {
     // If either axis is padded, both drop such a last window.
     const bool padded = height_.pad > 0 || width_.pad > 0;
     if (padded && (window.out - 1) * window.stride >= window.in + window.pad) --window.out;
+  }
+
+  // Returns the same windows in the smallest numbers: a kernel ends with the padding, and a window
+  // that begins behind the plane sees nothing wherever it is.
+  static ops::WindowAxis fitted(ops::WindowAxis window) {
+    window.kernel = std::min(window.kernel, window.in + 2 * window.pad);
+    window.stride = std::clamp<std::int64_t>(window.in + window.pad, 1, window.stride);
+    return window;
   }
 
   Method method_ = Method::kMax;

@@ -50,13 +50,14 @@ void Recurrent::setup(Context& ctx, Bottoms bottoms, Tops) {
     throw config_error(param(), "bottom '", bottoms[0]->name, "' is ", x.str(),
                        "; it needs axes of steps and of sequences");
   const std::int64_t width = gates_ * units_;
+  const Shape hidden{width, units_};  // throws before memory is taken, if that is the largest
   add_param(ctx, {width, x.count(2)}, recurrent.weight_filler());
   add_param(ctx, {width}, recurrent.bias_filler());
   if (has_static_) {
     static_inputs_ = bottoms[2]->shape().axes() > 0 ? bottoms[2]->shape().count(1) : 0;
     add_param(ctx, {width, static_inputs_}, recurrent.weight_filler());
   }
-  add_param(ctx, {width, units_}, recurrent.weight_filler());
+  add_param(ctx, hidden, recurrent.weight_filler());
   add_cell_params(ctx);
 }
 

@@ -39,10 +39,13 @@ std::vector<std::int64_t> spread(const LayerParameter& param, const char* field,
   return values;
 }
 
-void check_positive(const LayerParameter& param, const char* field,
-                    const std::vector<std::int64_t>& values) {
+// A window of bounded numbers spans what 64 bits hold.
+void check_range(const LayerParameter& param, const char* field, std::int64_t least,
+                 const std::vector<std::int64_t>& values) {
   for (const std::int64_t value : values)
-    if (value < 1) throw config_error(param, field, " is 0; it must be 1 or more");
+    if (value < least || value > Shape::kMaxCount)
+      throw config_error(param, field, " is ", value, "; it must be from ", least, " to ",
+                         Shape::kMaxCount);
 }
 
 }  // namespace
@@ -61,9 +64,10 @@ std::vector<ops::WindowAxis> read_window(const LayerParameter& param, int axes) 
   const auto pad = spread(param, "pad", axes, conv.pad(), given(conv.has_pad_h(), conv.pad_h()),
                           given(conv.has_pad_w(), conv.pad_w()), 0);
   const auto dilation = spread(param, "dilation", axes, conv.dilation(), {}, {}, 1);
-  check_positive(param, "the kernel's size", kernel);
-  check_positive(param, "stride", stride);
-  check_positive(param, "dilation", dilation);
+  check_range(param, "the kernel's size", 1, kernel);
+  check_range(param, "stride", 1, stride);
+  check_range(param, "pad", 0, pad);
+  check_range(param, "dilation", 1, dilation);
   std::vector<ops::WindowAxis> result;
   for (std::size_t i = 0; i < kernel.size(); ++i)
     result.push_back(
@@ -83,6 +87,21 @@ void slide_over(const LayerParameter& param, const Shape& bottom, int first_spat
                          axis.pad > 0 ? str(" and ", padded, " with its padding") : "",
                          "; bottom: ", bottom.str());
     axis.out = (padded - extent(axis)) / axis.stride + 1;
+  }
+  check_padded(param, bottom, axes);
+}
+
+void check_padded(const LayerParameter& param, const Shape& bottom,
+                  std::span<const ops::WindowAxis> axes) {
+  std::int64_t count = 1;
+  std::string sizes;
+  for (const ops::WindowAxis& axis : axes) {
+    const std::int64_t padded = axis.in + 2 * axis.pad;
+    sizes += str(sizes.empty() ? "" : " x ", padded);
+    if (padded > 0 && count > Shape::kMaxCount / padded)
+      throw config_error(param, "the plane with its padding, ", sizes, ", has more than ",
+                         Shape::kMaxCount, " elements; bottom: ", bottom.str());
+    count *= padded;
   }
 }
 

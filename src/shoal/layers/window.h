@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "shoal/layers/layer.h"
@@ -26,6 +27,10 @@ inline std::int64_t extent(const ops::WindowAxis& axis) {
 // larger than the padded input.
 void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial,
                 std::vector<ops::WindowAxis>& axes);
+
+// Throws ConfigError where the padded plane has more elements than a blob may have.
+void check_padded(const LayerParameter& param, const Shape& bottom,
+                  std::span<const ops::WindowAxis> axes);
 
 // The base of Convolution and its transpose: weight, bias, the description of the op as a
 // convolution, and the kernel for it.

@@ -80,7 +80,7 @@ class WindowData final : public PrefetchingLayer {
 
   void check() const {
     const TransformationParameter& transform = param().transform_param();
-    constexpr unsigned kLargest = 1 << 16;
+    constexpr unsigned kLargest = 1 << 14;  // of which a blob holds one
     if (transform.crop_size() < 1 || transform.crop_size() > kLargest)
       throw config_error(param(), "crop_size of transform_param is ", transform.crop_size(),
                          "; windows are resized to it, so that it must be from 1 to ", kLargest);
