@@ -227,6 +227,48 @@ TEST_F(SnapshotTest, AutoTakesTheNewestCompleteOne) {
   EXPECT_EQ(newest_snapshot(prefix_), state_path(stem(9)));
 }
 
+TEST_F(SnapshotTest, AutoRefusesToStartOverWhereNoneIsWhole) {
+  const auto words = [&] {
+    try {
+      return newest_snapshot(prefix_);
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.error().code, Code::kConfig);
+      return std::string(error.what());
+    }
+  };
+  auto solver = trained(2);
+  ASSERT_OK(solver->snapshot());
+  or_throw(solver->step(2));
+  ASSERT_OK(solver->snapshot());
+  fs::resize_file(model_path(stem(2)), 10);
+  fs::remove(run_path(stem(4)));
+  const std::string both = words();
+  EXPECT_HAS(both, "no snapshot under " + prefix_ + " is whole");
+  EXPECT_HAS(both, stem(2) + ": " + model_path(stem(2)) + " has 10 bytes and should have ");
+  EXPECT_HAS(both, stem(4) + ": " + run_path(stem(4)) + ": No such file");
+  ASSERT_OK(remove_snapshot(stem(4)));
+  // As a writer leaves it that is killed while it gives the first snapshot its names.
+  fs::rename(manifest_path(stem(2)), manifest_path(stem(2)) + ".tmp.aBc123");
+  EXPECT_EQ(words(), "");
+  fs::remove(manifest_path(stem(2)) + ".tmp.aBc123");
+  EXPECT_HAS(words(), manifest_path(stem(2)) + " is missing");
+}
+
+TEST_F(SnapshotTest, ADamagedOneIsSetAsideBeforeAnotherHasItsName) {
+  ASSERT_OK(trained(2)->snapshot());
+  const std::string model = model_path(stem(2)), good = get_file(model);
+  std::string bad = good;
+  bad[bad.size() / 2] ^= 1;
+  put_file(model, bad);
+  for (int i = 0; i < 2; ++i) {  // the second replaces one that is whole
+    ASSERT_OK(trained(2)->snapshot());
+    EXPECT_EQ(get_file(model), good);
+    EXPECT_EQ(why_damaged(stem(2)), "");
+    EXPECT_EQ(get_file(model + ".damaged"), bad);
+    EXPECT_TRUE(file_exists(manifest_path(stem(2)) + ".damaged"));
+  }
+}
+
 TEST_F(SnapshotTest, DamageIsNamedBeforeAnythingIsRead) {
   ASSERT_OK(trained(2)->snapshot());
   std::string content = get_file(run_path(stem(2)));

@@ -168,6 +168,12 @@ TEST_F(TrainTool, AnIncompleteSnapshotIsPassedOverWithAWarning) {
   EXPECT_HAS(ran.err,
              stem("part", 6) + " is not whole and is passed over: " + run_path(stem("part", 6)));
   EXPECT_HAS(ran.err, "Resuming from " + state_path(stem("part", 3)));
+  for (const int n : {3, 7}) fs::resize_file(model_path(stem("part", n)), 10);
+  const std::vector<std::string> before = test::entries(folder_);
+  const Ran none = train(solver("part", "max_iter: 7"), {"--snapshot=auto"});
+  EXPECT_EQ(none.code, 3) << none.err;
+  for (const int n : {3, 6, 7}) EXPECT_HAS(none.err, "\n  " + stem("part", n) + ": ");
+  EXPECT_EQ(test::entries(folder_), before);
 }
 
 // ---- exit codes ----

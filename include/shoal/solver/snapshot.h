@@ -34,7 +34,7 @@ std::string best_path(const std::string& prefix, SnapshotFormat format = Snapsho
 // first name is; the manifest comes last. An error (kSnapshot) leaves earlier snapshots as they
 // were and nothing new under any name. Model and state are made one after the other, so that there
 // is one copy of that many numbers at a time. A snapshot of the same name is replaced, also one of
-// the other format.
+// the other format; the files of a damaged one get the ending .damaged first.
 Status write_snapshot(const std::string& prefix, std::int64_t iteration, SnapshotFormat format,
                       const std::function<NetParameter()>& model,
                       const std::function<SolverState()>& state, const RunState& run);
@@ -49,8 +49,10 @@ std::string why_incomplete(const std::string& stem);
 std::string why_damaged(const std::string& stem);
 
 // Returns the .solverstate or .solverstate.h5 of the newest undamaged snapshot of `prefix`, or ""
-// if there is none. A warning names a newer damaged one. The newest is the one that <prefix>_latest
-// names, unless a snapshot with a higher iteration was completed after that was written.
+// if there is none at all, or only one whose writer was killed. A warning names a newer damaged
+// one. Throws ConfigError, with what is wrong with each, where there are some and none is whole.
+// The newest is the one that <prefix>_latest names, unless a snapshot with a higher iteration was
+// completed after that was written.
 std::string newest_snapshot(const std::string& prefix);
 
 // Returns the iterations that each member of the team that saved had finished, its chief first; of

@@ -181,6 +181,48 @@ std::string check_files(const std::string& stem, bool contents) {
   return "";
 }
 
+std::vector<std::string> files_of(const std::string& stem) {
+  std::vector<std::string> paths = {manifest_path(stem), run_path(stem)};
+  for (const SnapshotFormat format : {SnapshotFormat::kBinary, SnapshotFormat::kHdf5}) {
+    paths.push_back(state_path(stem, format));
+    paths.push_back(model_path(stem, format));
+  }
+  return paths;
+}
+
+// Gives the files of a damaged snapshot other names, where one of its name is about to be written.
+// One of BVLC Caffe has no manifest and is not known to be damaged.
+Status set_aside(const std::string& stem) {
+  std::error_code error;
+  if (!fs::is_regular_file(manifest_path(stem), error) &&
+      !fs::is_regular_file(run_path(stem), error))
+    return {};
+  const std::string why = check_files(stem, true);
+  if (why.empty()) return {};
+  for (const std::string& path : files_of(stem)) {
+    if (!fs::is_regular_file(path, error)) continue;
+    fs::rename(path, path + ".damaged", error);
+    if (error) return Error{Code::kSnapshot, str("cannot rename ", path, ": ", error.message())};
+  }
+  LOG(WARNING) << "The snapshot " << stem
+               << " is not whole, and another is written in its place: " << why
+               << ". Its files now end with .damaged";
+  return {};
+}
+
+// Returns whether the snapshot was never finished: it has no manifest, and what its writer left
+// has.
+bool was_cut_off(const std::string& stem) {
+  const fs::path manifest = manifest_path(stem);
+  const std::string temporary = manifest.filename().string() + ".tmp.";
+  std::error_code error;
+  if (fs::exists(manifest, error)) return false;
+  const fs::path folder = manifest.parent_path();
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error))
+    if (entry.path().filename().string().starts_with(temporary)) return true;
+  return false;
+}
+
 // Returns the iteration in "<base>_iter_N<ending>", or -1.
 std::int64_t iteration_of(const std::string& name, const std::string& base,
                           const std::string& ending) {
@@ -273,6 +315,7 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration, Snapsho
   TRY(files.add(run_path(stem), run, manifest));
   TRY(files.add(manifest_path(stem), to_json(manifest)));
   TRY(files.add(latest_path(prefix), name_in_folder(stem) + "\n"));
+  TRY(set_aside(stem));
   // An older snapshot of the same name is replaced, and is no longer complete from here on.
   std::remove(manifest_path(stem).c_str());
   TRY(files.commit());
@@ -299,6 +342,7 @@ std::string newest_snapshot(const std::string& prefix) {
   fs::file_time_type pointed_at{};
   const std::int64_t latest = latest_iteration(prefix, pointed_at);
   const bool latest_is_good = latest >= 0 && why_damaged(snapshot_stem(prefix, latest)).empty();
+  std::string damaged;
   for (const std::int64_t n : iterations_on_disk(prefix)) {
     const std::string stem = snapshot_stem(prefix, n);
     if (latest_is_good && n == latest) return state_of(stem);
@@ -309,17 +353,19 @@ std::string newest_snapshot(const std::string& prefix) {
     if (why.empty() && later) return state_of(stem);
     if (!why.empty())
       LOG(WARNING) << "The snapshot " << stem << " is not whole and is passed over: " << why;
+    if (!why.empty() && !was_cut_off(stem)) damaged += str("\n  ", stem, ": ", why);
   }
+  if (!damaged.empty())
+    throw ConfigError(Code::kConfig, "no snapshot under ", prefix,
+                      " is whole, and a run from the start would write over them. Complete one (a "
+                      "copy needs all four files), give the .solverstate of one of BVLC Caffe to "
+                      "--snapshot, or move them away to start anew:",
+                      damaged);
   return "";
 }
 
 Status remove_snapshot(const std::string& stem) {
-  std::vector<std::string> paths = {manifest_path(stem), run_path(stem)};
-  for (const SnapshotFormat format : {SnapshotFormat::kBinary, SnapshotFormat::kHdf5}) {
-    paths.push_back(state_path(stem, format));
-    paths.push_back(model_path(stem, format));
-  }
-  for (const std::string& path : paths) {
+  for (const std::string& path : files_of(stem)) {
     std::error_code error;
     fs::remove(path, error);
     if (error) return Error{Code::kSnapshot, str("cannot remove ", path, ": ", error.message())};
