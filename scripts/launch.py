@@ -12,10 +12,10 @@ params too, without -H all run here. --sync=PATHS copies files and folders from 
 Every process gets --machinefile and --client_id behind the command's own words, and the job's token in its environment. One log a
 process lies in logs/<job>/; the console shows all of them with the prefix [rank@host]. The first process that fails is named with its
 last words, the rest is stopped, and its exit code is the launcher's. Ctrl-C stops every process of the job and no other: with SIGINT
-(the trainer ends after its iteration), or with --interrupt=snapshot by SIGUSR1 (a snapshot first, exit code 75); a second Ctrl-C kills.
-SIGTERM to the launcher means a snapshot, and ends with 75 if there is one, else with 143. A
-process that ends with 75 by itself has left the job, which goes on: scripts/stop.py --job=NAME --rank=K makes one leave.
-What was left behind, scripts/stop.py stops."""
+(the trainer ends after its iteration), or with --interrupt=snapshot by SIGUSR1 (a snapshot first, exit code 75). What still runs after
+--grace seconds is killed, and a second Ctrl-C kills at once. SIGTERM to the launcher means a snapshot, and ends with 75 if there is
+one, else with 143. A process that ends with 75 by itself has left the job, which goes on: scripts/stop.py --job=NAME --rank=K makes one
+leave. What was left behind, scripts/stop.py stops."""
 import argparse
 import json
 import os
@@ -33,51 +33,17 @@ import time
 from pathlib import Path
 
 import launch_check
+from launch_agent import AGENT
 from launch_sync import paths_of, sync
 from machinefile import MOST_PROCESSES, UsageError, hosts_text, machinefile_text, read_machinefile
 from machines import JOB, Hosts, add_ssh_flags, jobs_folder, main_of
 
 PEER_LOST, DISK_FULL, REQUEUE, KILLED = 6, 9, 75, 128
+UNREADY = KILLED + signal.SIGUSR1  # a trainer that was told to stop before it takes signals; its peers may lose it
 # Lines of a trainer's log.
 SNAPSHOT, FINISHED = 'Snapshotting solver state', 'Optimization Done.'
 ENDED = re.compile(r'\brank (\d+)\b[^:]* has ended: ')
 LAST_LINES = 20
-
-# Runs on each machine, given: folder, job, rank, grace in seconds, the command. On its stdin: the job's token, the machinefile up to a
-# line with a full stop, then names of signals for the command's process group, one a line. Its end (the launcher is gone) counts as TERM.
-AGENT = r'''
-cd -- "$1" || exit 125
-folder=${SHOAL_JOBS:-$HOME/.shoal/jobs}/$2; rank=$3; grace=$4; shift 4
-mask=$(umask)
-umask 077
-machines=$folder/machinefile.$rank
-# A process of the job that ends already may remove the folder before there is a file in it.
-for try in 1 2 3 4 5; do mkdir -p "$folder" && (: > "$machines") 2> /dev/null && break; done
-IFS= read -r SHOAL_JOB_TOKEN || exit 125
-export SHOAL_JOB_TOKEN
-while IFS= read -r line && [ "$line" != . ]; do printf '%s\n' "$line"; done > "$machines" || exit 125
-default=$(env --default-signal=INT,QUIT true 2>/dev/null && echo env --default-signal=INT,QUIT)   # sh has them ignored behind an &
-umask "$mask"                                                  # the job's files are as the user's other files
-$default setsid "$@" --machinefile="$machines" --client_id="$rank" < /dev/null &
-pid=$!
-start=$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)
-echo "$pid $start" > "$folder/$rank.pid"
-exec 3<&0
-{
-  while IFS= read -r name; do kill -s "$name" -- "-$pid" 2>/dev/null; done
-  kill -s TERM -- "-$pid" 2>/dev/null
-  for i in $(seq "$grace"); do kill -0 "$pid" 2>/dev/null || exit; sleep 1; done
-  kill -s KILL -- "-$pid" 2>/dev/null
-} <&3 > /dev/null 2>&1 &
-listener=$!
-exec < /dev/null 3<&-
-while :; do wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null || break; done
-kill -s KILL -- "-$pid" 2>/dev/null
-kill "$listener" 2>/dev/null
-rm -f "$folder/$rank.pid" "$machines"
-rmdir "$folder" 2>/dev/null
-exit "$code"
-'''
 
 
 class Rank:
@@ -217,7 +183,7 @@ class Job:
                 self.interrupt(handled)
             if ended is not None and ended.code == REQUEUE and not self.interrupts:
                 self.show(f'launch: {ended.process.name} has ended with code {REQUEUE}: it left the job, or the job stops after a snapshot\n')
-            elif ended is not None and ended.code not in (0, REQUEUE):
+            elif ended is not None and ended.code not in (0, REQUEUE) and not (self.interrupts and ended.code == UNREADY):
                 self.failed.append(ended)
                 self.on_failure(ended)
 
@@ -225,8 +191,11 @@ class Job:
         if count == 1:
             # SIGTERM is a scheduler's: what was trained is to be kept, as train keeps it when it gets one
             name = 'USR1' if self.args.interrupt == 'snapshot' or self.signal == signal.SIGTERM else 'INT'
-            self.show(f'launch: interrupted; sending SIG{name} to all processes of the job, once more kills them\n')
+            self.show(f'launch: interrupted; sending SIG{name} to all processes of the job; those that still run in {self.args.grace} s '
+                      '(--grace) are killed, and once more kills them at once\n')
             self.signal_all(name)
+            grace_ends = time.monotonic() + self.args.grace
+            self.kill_at = grace_ends if self.kill_at is None else min(self.kill_at, grace_ends)
         elif not self.killed:
             self.kill()
 
@@ -261,13 +230,16 @@ class Job:
         return all_ended
 
     def verdict(self):
+        unready = self.interrupts and any(rank.code == UNREADY for rank in self.ranks)
+        if unready:
+            self.failed = [rank for rank in self.failed if rank.code != PEER_LOST]
         if not self.failed and self.ranks[0].code == REQUEUE:
             self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
             return REQUEUE
         if not self.failed and any(rank.code is None for rank in self.ranks):
             return KILLED + signal.SIGKILL
         if not self.failed:
-            cut_off = self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off()
+            cut_off = unready or self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off()
             return KILLED + self.signal if cut_off else DISK_FULL if self.logs_cut else 0
         first = self.culprit()
         self.show(f'launch: the first to fail was {first.process.name}, with code {first.code}; its last lines ({first.error_log}):\n')
@@ -363,7 +335,8 @@ def read_arguments(words):
     parser.add_argument('--remote_dir', default='', metavar='FOLDER', help="where the command runs on other hosts; default: this folder's path")
     parser.add_argument('--interrupt', choices=('stop', 'snapshot'), default='stop', help='what Ctrl-C means; default: %(default)s')
     parser.add_argument('--settle', type=float, default=10, metavar='SECONDS', help='after a failure the others may take so long to end by themselves')
-    parser.add_argument('--grace', type=int, default=30, metavar='SECONDS', help='between SIGTERM and SIGKILL when the launcher is gone')
+    parser.add_argument('--grace', type=int, default=60, metavar='SECONDS',
+                        help='after an interrupt, or when the launcher is gone, what has not ended in so long is killed; default: %(default)s')
     parser.add_argument('--check', action='store_true', help='check first, and start only if nothing is wrong')
     add_ssh_flags(parser)
     if bare:

@@ -28,7 +28,7 @@ TRAINER = r'''#!/bin/sh
 echo "rank $* starts" >&2
 rank=${*##*--client_id=}
 cp "$(echo "$*" | sed 's/.*--machinefile=\([^ ]*\).*/\1/')" "OUT/machines.$rank"
-case "$1" in stubborn) trap '' INT TERM;; deaf) trap 'exit 0' USR1;; *) trap 'echo "rank $rank interrupted" >&2; exit 0' INT; trap 'echo "rank $rank saves" >&2; exit 75' USR1 TERM;; esac
+case "$1" in stubborn) trap '' INT TERM USR1;; unready) :;; deaf) trap 'exit 0' USR1;; *) trap 'echo "rank $rank interrupted" >&2; exit 0' INT; trap 'echo "rank $rank saves" >&2; exit 75' USR1 TERM;; esac
 echo "$$ $SHOAL_JOB_TOKEN" > "OUT/new.$rank" && mv "OUT/new.$rank" "OUT/pid.$rank"
 case "$1 $rank" in
   "fail 1") echo "the disk is on fire" >&2; exit 4;;
@@ -150,6 +150,30 @@ class LocalTest(Case):
             ended, said = self.end(launcher)
             self.assertEqual(ended, code, said)
             self.assertIn(words, said)
+            for rank in range(2):
+                (self.folder / f'pid.{rank}').unlink()
+
+    def test_trainers_that_are_not_ready_for_a_signal_are_no_failure(self):
+        for number, options in ((signal.SIGTERM, ()), (signal.SIGINT, ('--interrupt=snapshot',))):
+            launcher = self.start(*options, command=('unready',))
+            self.pids()
+            launcher.send_signal(number)
+            code, said = self.end(launcher)
+            self.assertEqual(code, 128 + number, said)
+            self.assertNotIn('the first to fail', said)
+            for rank in range(2):
+                (self.folder / f'pid.{rank}').unlink()
+
+    def test_what_does_not_end_after_an_interrupt_is_killed(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            launcher = self.start('--grace=1', command=('stubborn',))
+            pids = self.pids()
+            launcher.send_signal(number)
+            code, said = self.end(launcher)
+            self.assertEqual(code, 137, said)
+            self.assertIn('those that still run in 1 s (--grace) are killed', said)
+            self.assertIn('not all have ended; killing the rest', said)
+            self.assertFalse(any(map(alive, pids)))
             for rank in range(2):
                 (self.folder / f'pid.{rank}').unlink()
 

@@ -124,6 +124,8 @@ int train(const std::vector<std::string>& words) {
               << place.master << " coordinates the job beside its work.";
     return 0;
   }
+  // A process that waits for the others of its job ends as any program.
+  if (place.distributed()) release_signals();
   check_flags(words);
   const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"),
                               effect_named(FLAGS_sighup_effect, "sighup_effect")};
@@ -179,4 +181,7 @@ int train(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace shoal
 
-int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::train); }
+int main(int argc, char** argv) {
+  shoal::hold_signals();
+  return shoal::run_tool(argc, argv, shoal::kUsage, shoal::train);
+}

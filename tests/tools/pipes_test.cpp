@@ -1,7 +1,12 @@
 // Pipes where the tools expect files: nothing waits for the other end for ever.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 
 #include "shoal/proto/io.h"
@@ -75,6 +80,27 @@ TEST_F(Pipes, WhereFilesAreReadAreRefused) {
     expect_refusal(running[i], cases[i].code, cases[i].words);
   }
   EXPECT_FALSE(file_exists(at("out")));
+}
+
+// A trainer that reads its solver has no handlers yet.
+TEST_F(Pipes, ASignalAtTheStartIsKeptForTheTraining) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const std::string solver = make_pipe("solver");
+    const Running running =
+        start_program({tools_dir() + "/train", "--solver=" + solver, "--threads=1"});
+    int pipe = -1;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (pipe < 0 && std::chrono::steady_clock::now() < deadline) {
+      pipe = ::open(solver.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+      if (pipe < 0) ::poll(nullptr, 0, 5);  // nothing reads yet
+    }
+    ASSERT_GE(pipe, 0);
+    ::kill(running.process, signal);
+    const std::string text = get_file(at("solver.prototxt"));
+    EXPECT_EQ(::write(pipe, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(pipe);
+    expect_refusal(running, 75, "Snapshotting solver state");
+  }
 }
 
 TEST_F(Pipes, InsideADatabaseOrASnapshotAreRefused) {

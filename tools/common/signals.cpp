@@ -28,7 +28,26 @@ extern "C" void note_signal(int signal) {
   noted.interrupt = true;
 }
 
+constexpr int kWatched[] = {SIGINT, SIGHUP, SIGTERM, SIGUSR1};
+
+sigset_t watched() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : kWatched) ::sigaddset(&set, signal);
+  return set;
+}
+
 }  // namespace
+
+void hold_signals() {
+  const sigset_t set = watched();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void release_signals() {
+  const sigset_t set = watched();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
 
 void watch_signals(const SignalEffects& effects) {
   noted.on_interrupt = effects.interrupt;
@@ -38,7 +57,8 @@ void watch_signals(const SignalEffects& effects) {
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
   ::sigfillset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGHUP, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : kWatched) ::sigaction(signal, &action, nullptr);
+  release_signals();
   // In `train 2>&1 | tee log` Ctrl-C ends tee at once: the snapshot must not end with it.
   ::signal(SIGPIPE, SIG_IGN);
 }
