@@ -62,7 +62,7 @@ OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(OPENCV_PC)),-isystem /usr/include/o
 DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),\
               -lopencv_dnn)
 LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb \
-            -lleveldb -lopenblas -lz -lpthread
+            -lleveldb -lopenblas -lssl -lcrypto -lz -lpthread
 
 ifeq ($(MPI),1)
 LDLIBS   += -Wl,--as-needed $(MPI_LIBS) -Wl,--no-as-needed
@@ -235,7 +235,7 @@ $(filter %_text %_binary,$(ALIASES)): $(BUILD)/tools/upgrade_proto
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
 $(BUILD)/tests/table_only: $(TABLE_OBJ) $(TABLE_LIB)
-	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
+	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lssl -lcrypto -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) \
                  $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
 	@mkdir -p $(@D); clang++ --version > /dev/null \
@@ -244,7 +244,7 @@ build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) \
 	  || { echo "make fuzz needs clang's libclang_rt.fuzzer (apt install libclang-rt-dev, or" \
 	            "llvm's compiler-rt)"; exit 1; }
 	@echo '  CXX  $<'; clang++ -O1 -g -std=c++20 -fsanitize=fuzzer,address,undefined \
-	  -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -o $@
+	  -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -lcrypto -o $@
 $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 	@mkdir -p $(@D); command -v $(firstword $(PROTOC)) > /dev/null \
 	  || { echo 'make needs $(PROTOC): scripts/install_packages.sh installs what is missing'; exit 1; }

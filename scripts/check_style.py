@@ -18,7 +18,7 @@ LONG_FILES = {
 }
 # Characters of code that each module may have, comments and white space aside. Raise one with a reason beside it.
 BUDGETS = {
-    'base': 41_000, 'compat': 17_000, 'data': 128_500, 'layers': 182_000, 'net': 80_000, 'ops': 406_000, 'optim': 9_500,
+    'base': 38_500, 'compat': 17_000, 'data': 128_500, 'layers': 182_000, 'net': 80_000, 'ops': 406_000, 'optim': 9_500,
     'parallel': 239_000, 'proto': 80_000, 'report': 18_500, 'simulate': 60_000, 'solver': 132_500, 'table': 314_000,
     'tensor': 40_000, 'tests': 1_627_000, 'tools': 228_000,
 }
@@ -34,6 +34,7 @@ VENDORS = [
     (r'opencv2?/', ('src/shoal/data/', 'tests/net/opencv_test.cpp',)),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
+    (r'openssl/', ('src/shoal/base/sha256.cpp', 'src/shoal/base/hmac.cpp', 'src/shoal/table/link/tls')),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/dnnl/',)),
     (r'mpi\.h', ('src/shoal/parallel/sums/mpi_sum.cpp',)),
     (r'hdf5', ('src/shoal/proto/hdf5.cpp',)),

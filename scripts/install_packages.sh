@@ -14,6 +14,7 @@ packages=(
   libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests
   libhdf5-dev         # HDF5 files
   libboost-dev        # Asio, headers alone
+  libssl-dev          # OpenSSL: digests, proofs, encrypted connections
   libgtest-dev nlohmann-json3-dev
   clang-format-14   # make check
   python3-matplotlib   # for the pictures of scripts/plot.py; belongs to /usr/bin/python3

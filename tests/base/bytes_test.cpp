@@ -1,4 +1,4 @@
-// Checksums and proofs: crc32c by each of its ways, HMAC-SHA256.
+// Checksums, digests and proofs: crc32c by each of its ways, SHA-256, HMAC-SHA256.
 #include "shoal/base/bytes.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include "shoal/base/crc32c.h"
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
+#include "shoal/base/sha256.h"
 #include "shoal/base/text.h"
 
 namespace shoal::bytes_test {
@@ -98,6 +99,23 @@ TEST(Hmac, StandardsExamples) {
        "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"}};
   for (const Case& c : cases)
     EXPECT_EQ(hex(chars_of(hmac_sha256(c.key, c.message))).substr(0, c.digest.size()), c.digest);
+}
+
+// The examples of FIPS 180-4, each also in two pieces.
+TEST(Sha256, DigestsAreThoseOfTheStandard) {
+  const std::string two_blocks = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+      {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+      {two_blocks, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+      {std::string(1'000'000, 'a'),
+       "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"}};
+  for (const auto& [text, digest] : cases) {
+    Sha256 sum;
+    sum.update(std::string_view(text).substr(0, text.size() / 3));
+    sum.update(std::string_view(text).substr(text.size() / 3));
+    EXPECT_EQ(sum.finish(), digest);
+  }
 }
 
 TEST(Hmac, SecretsAreTheSameOrNot) {

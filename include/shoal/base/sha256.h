@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+
+struct evp_md_ctx_st;  // OpenSSL's
 
 namespace shoal {
 
@@ -18,10 +21,10 @@ class Sha256 {
   std::string finish();
 
  private:
-  void block(const unsigned char* bytes);
-  std::array<std::uint32_t, 8> state_;
-  std::array<unsigned char, 64> rest_{};
-  std::uint64_t bytes_ = 0;
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
 }  // namespace shoal

@@ -1,39 +1,25 @@
-// Computes HMAC-SHA256.
+// Computes HMAC-SHA256 with OpenSSL.
 #include "shoal/base/hmac.h"
 
-#include <string>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
-#include "shoal/base/bytes.h"
-#include "shoal/base/sha256.h"
+#include "shoal/base/log.h"
 
 namespace shoal {
-namespace {
-
-constexpr std::size_t kBlock = 64;  // of SHA-256
-
-std::array<std::uint8_t, 32> sha256(std::string_view first, std::string_view second) {
-  Sha256 sum;
-  sum.update(first);
-  sum.update(second);
-  return sum.digest();
-}
-
-}  // namespace
 
 std::array<std::uint8_t, 32> hmac_sha256(std::string_view key, std::string_view message) {
-  std::string padded(key.size() > kBlock ? chars_of(sha256(key, {})) : key);
-  padded.resize(kBlock, '\0');
-  std::string inner = padded, outer = padded;
-  for (char& c : inner) c ^= 0x36;
-  for (char& c : outer) c ^= 0x5c;
-  return sha256(outer, chars_of(sha256(inner, message)));
+  std::array<std::uint8_t, 32> sum{};
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(message.data());
+  CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, message.size(),
+             sum.data(), nullptr))
+      << "OpenSSL has no HMAC-SHA256; is its default provider switched off?";
+  return sum;
 }
 
 bool same_secret(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
-  if (a.size() != b.size()) return false;
-  unsigned different = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) different |= static_cast<unsigned>(a[i] ^ b[i]);
-  return different == 0;
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace shoal
