@@ -34,7 +34,7 @@ def real(build, folder, workers, args):
     metrics = pathlib.Path(tempfile.mkdtemp(dir=folder))
     flags = [f'--num_clients={workers}', f'--master=127.0.0.1:{free_port()}', f'--emulate_step_ms={args.step_ms}', f'--throttle={args.throttle}', f'--scheme={args.scheme}', f'--metrics={metrics}']
     port = flags[1].rsplit(':', 1)[1]
-    environment = dict(os.environ, OMP_NUM_THREADS='1', SHOAL_JOB_TOKEN='bench')
+    environment = dict(os.environ, OMP_NUM_THREADS='1', SHOAL_JOB_TOKEN='the token of the bench')
     jobs = [subprocess.Popen([build / 'tools/train', f'--solver={folder}/solver.prototxt', f'--client_id={rank}', *flags] + ([f'--port={port}'] if rank == 0 else []),
                              stderr=subprocess.PIPE, text=True, env=environment) for rank in range(workers)]
     outputs = [job.communicate(timeout=300)[1] for job in jobs]

@@ -34,6 +34,7 @@ TEST_F(DistributedTrain, AloneNoPortIsOpened) {
 TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
   const std::string good = solver("good", plain_net(4), "max_iter: 2");
   put_file(folder_ + "/twice", "0 127.0.0.1 29600\n1 127.0.0.1 29600\n");
+  put_file(folder_ + "/short", "fifteen letters\n");
   port_ = 29600;
   const struct {
     std::vector<std::string> flags;
@@ -86,6 +87,16 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
         "--token_file=" + folder_ + "/none"},
        2,
        "/none"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--encrypt=maybe"},
+       2,
+       "--encrypt=maybe: known are auto, always and never"},
+      {{"--client_id=1", "--num_clients=2", "--master=192.0.2.1:29600",
+        "--token_file=" + folder_ + "/short"},
+       2,
+       "the job's token, which has 15 bytes: one of fewer than 16 can be guessed"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--encrypt=always"},
+       2,
+       "a token of 0 bytes: encrypted connections need one of at least 16 bytes"},
   };
   for (const auto& wrong : cases) {
     const Ran ran = test::run_program(alone(good, wrong.flags));

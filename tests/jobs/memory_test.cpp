@@ -58,15 +58,21 @@ class ProcessMemory : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(ProcessMemory, GivesTheSameBitsAsTcp) {
+TEST_F(ProcessMemory, GivesTheSameBitsAsTcpInClearAndEncrypted) {
+  const std::string token = folder_ + "/token";
+  put_file(token, "the token of the job");
   for (const char* const exchange : {"TABLE", "FACTORS", "RING"}) {
     SCOPED_TRACE(exchange);
     const std::string flag = str("--exchange=", exchange), name = exchange;
     const Outcome memory = train(name + "_memory", {flag}),
-                  tcp = train(name + "_tcp", {flag, "--local_transport=TCP"});
+                  tcp = train(name + "_tcp", {flag, "--local_transport=TCP"}),
+                  encrypted = train(
+                      name + "_encrypted",
+                      {flag, "--local_transport=TCP", "--encrypt=always", "--token_file=" + token});
     EXPECT_GT(memory.shared, 10'000) << "of the 740 kB of gradients, but in the first iterations";
     EXPECT_EQ(tcp.shared, 0);
     EXPECT_TRUE(memory.model == tcp.model);
+    EXPECT_TRUE(encrypted.model == tcp.model);
   }
 }
 

@@ -105,7 +105,8 @@ class ProcessNetwork : public testing::Test {
       hosts.push_back(Network::address(k)), starters.push_back(network_->starter(k));
     auto made = std::make_unique<JobProcesses>(folder_, roles, hosts, starters);
     // The throttle gives about ten iterations a second, and little work.
-    made->flags.push_back("--insecure");
+    put_file(folder_ + "/token", "the token of the job");
+    made->flags.push_back("--token_file=" + folder_ + "/token");  // what leaves is encrypted
     made->flags.push_back("--throttle=16000000");
     return made;
   }

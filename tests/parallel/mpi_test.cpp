@@ -142,7 +142,7 @@ class MpiTrain : public DistributedTrain {
   }
   static std::vector<std::string> command(int ranks, const std::string& solver,
                                           const std::vector<std::string>& more) {
-    std::vector<std::string> words = mpirun(ranks, {"-x", "SHOAL_JOB_TOKEN=test"});
+    std::vector<std::string> words = mpirun(ranks, {"-x", "SHOAL_JOB_TOKEN=token-of-the-job"});
     for (const std::string& word : alone(solver, more)) words.push_back(word);
     return words;
   }

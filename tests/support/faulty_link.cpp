@@ -78,6 +78,7 @@ struct FaultyLink::State {
   int damaged_bit = 0;
   int connections = 0;
   std::condition_variable connected;
+  std::array<std::string, 2> kept;  // of what came, by way
 
   std::list<Pair> pairs;  // the thread's own
   std::thread thread;
@@ -123,6 +124,8 @@ void FaultyLink::State::read(Pair& pair, Way& way) {
   if (count <= 0) return;
   piece.resize(static_cast<std::size_t>(count));
   std::lock_guard lock(mutex);
+  std::string& came = kept[&way == &pair.ways[0] ? 0 : 1];
+  came += piece.substr(0, (1u << 20) - came.size());
   way.pieces.push_back({std::move(piece), std::chrono::steady_clock::now() + delay});
 }
 
@@ -264,6 +267,10 @@ void FaultyLink::cut_after(std::uint64_t bytes) {
 }
 void FaultyLink::damage_after(std::uint64_t bytes, int bit) {
   wish([&](State& state) { state.damage_at = state.bytes + bytes, state.damaged_bit = bit; });
+}
+std::string FaultyLink::came_from(std::size_t side) const {
+  std::lock_guard lock(state_->mutex);
+  return state_->kept[side];
 }
 bool FaultyLink::wait_for_connections(int count) const {
   std::unique_lock lock(state_->mutex);

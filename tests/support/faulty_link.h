@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace shoal::test {
 
@@ -28,6 +29,8 @@ class FaultyLink {
   void cut_after(std::uint64_t bytes);
   void damage_after(std::uint64_t bytes, int bit = 4);  // of the next one
 
+  // Returns the first MiB of what came from those who connect (0), or from the target (1).
+  std::string came_from(std::size_t side) const;
   // Waits until so many were accepted; false if that takes a minute.
   bool wait_for_connections(int count) const;
 

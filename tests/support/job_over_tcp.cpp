@@ -121,7 +121,7 @@ JobOverTcp::JobOverTcp(const std::string& roles, bool through_proxies) : ports_(
     one.server = roles[rank] != 'w';
     one.port = rank == 0 || through_proxies ? ports_[rank] : std::uint16_t{0};
     one.host = std::string("host-") + static_cast<char>('a' + rank);
-    one.token = "secret";
+    one.token = "secret of the job";
     one.configuration = "net: \"lenet\"\nbase_lr: 0.01\n";
     one.seed = 7;
     one.start = std::chrono::seconds(60);

@@ -131,12 +131,16 @@ class ServiceCut : public testing::TestWithParam<std::string> {};
 TEST_P(ServiceCut, ComesBackWithTheSameBits) {
   const std::string roles = GetParam();
   const RowValues expected = undisturbed(roles);
+  const auto encrypts = [](int round) {
+    return round < 4 ? table::Encrypt::kAuto : table::Encrypt::kAlways;
+  };
   const unsigned seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937 draw(seed);
-  for (int round = 0; round < 7; ++round) {
+  for (int round = 0; round < 9; ++round) {
     JobOverTcp cluster(roles, true);
     for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
+      cluster.options[rank].encrypt = encrypts(round);
       const std::uint64_t after = draw() % (round % 4 < 2 ? 1'000'000 : 3'000);
       if (round == 6)
         cluster.proxy(rank).delay(milliseconds(3));

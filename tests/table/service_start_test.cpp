@@ -113,6 +113,8 @@ TEST(Service, SaysWhatIsWrongWithItsOptions) {
       {"no address to listen on", [](auto& o) { o.bind.clear(); }},
       {"0 threads", [](auto& o) { o.threads = 0; }},
       {"above 0", [](auto& o) { o.stall_abort = {}; }},
+      {"at least 16 bytes",
+       [](auto& o) { o.encrypt = table::Encrypt::kAlways, o.token = "short"; }},
   };
   for (const auto& [words, spoil] : cases) {
     JobOverTcp cluster("bb");

@@ -83,6 +83,21 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
   EXPECT_EQ(runs[0], runs[1]);
 }
 
+TEST(Service, AnEncryptedJobGivesTheBitsOfOneInClear) {
+  const Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
+  std::vector<RowValues> runs;
+  for (const table::Encrypt encrypt : {table::Encrypt::kNever, table::Encrypt::kAlways}) {
+    JobOverTcp cluster("bws");
+    for (table::ServiceOptions& one : cluster.options) {
+      one.encrypt = encrypt;
+      one.local_transport = table::LocalTransport::kTcp;
+    }
+    expect_all_ok(cluster.train_all(training));
+    runs.push_back(cluster.weights[0]);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
 // The weights of a row come first. A worker that has asked for its history too waits for both.
 TEST(Service, ARowArrivesWithAllPartsThatWereAskedFor) {
   Training training;

@@ -59,6 +59,25 @@ std::string read_token(const JobFlags& flags) {
   return token;
 }
 
+// Returns which connections of a job with this token are encrypted.
+table::Encrypt encrypt_of(const JobFlags& flags, const std::string& token, bool leaves_machine) {
+  using enum table::Encrypt;
+  const std::map<std::string, table::Encrypt> known{
+      {"auto", kAuto}, {"always", kAlways}, {"never", kNever}};
+  const auto found = known.find(flags.encrypt);
+  if (found == known.end())
+    throw usage("--encrypt=", flags.encrypt, ": known are auto, always and never");
+  if (found->second == kAuto && flags.insecure && token.empty()) return kNever;
+  if (found->second != kNever && leaves_machine && token.size() < table::kShortestToken)
+    throw usage(
+        "connections with other machines are encrypted with a key that comes of the job's "
+        "token, which has ",
+        token.size(), " bytes: one of fewer than ", table::kShortestToken,
+        " can be guessed from what is overheard. Use a longer token "
+        "(scripts/launch.py draws one), or --encrypt=never in a closed network");
+  return found->second;
+}
+
 }  // namespace
 
 std::string one_of(const char* name, const std::string& value, const char* other_name,
@@ -247,11 +266,13 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.connect = std::chrono::seconds(flags.connect_timeout);
   options.stall_warn = std::chrono::seconds(flags.stall_warn);
   options.stall_abort = std::chrono::seconds(flags.stall_abort);
-  if (options.token.empty() && !flags.insecure && !stays_on_this_machine(place, options.bind))
+  const bool leaves_machine = !stays_on_this_machine(place, options.bind);
+  if (options.token.empty() && !flags.insecure && leaves_machine)
     throw usage(
         "other machines can reach this job, and it has no token: any process that "
         "reaches a port could join. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the same "
         "secret in all (scripts/launch.py does), or give --insecure");
+  options.encrypt = encrypt_of(flags, options.token, leaves_machine);
   if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);
   return options;
 }

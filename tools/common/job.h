@@ -23,7 +23,7 @@ struct JobFlags {
   int replicas = 0, num_table_threads = 0;                                           // 0: not given
   int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;  // seconds
   int io_threads = 1;
-  std::string local_transport = "AUTO";
+  std::string local_transport = "AUTO", encrypt = "auto";
   TrialFlags trials;
   std::string token_file;
   bool insecure = false;  // no token is needed

@@ -69,8 +69,13 @@ DEFINE_string(join, "",
 DEFINE_string(data_part, "",
               "with --join, where the data is in parts: the suffix of the part to read, "
               "<source>_<suffix>; default: the rank that the job gives");
+DEFINE_string(encrypt, "auto",
+              "auto: connections between machines are encrypted, by TLS with a key that comes of "
+              "the token, and those within a machine are not; always: all are; never: none is. The "
+              "same on all processes");
 DEFINE_bool(insecure, false,
-            "a job of several machines needs no token: any process that reaches a port can join");
+            "a job of several machines needs no token: any process that reaches a port can join, "
+            "and without a token nothing is encrypted");
 DEFINE_string(token_file, "",
               "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
 
@@ -145,6 +150,7 @@ JobFlags job_flags() {
   flags.stall_abort = FLAGS_stall_abort;
   flags.io_threads = FLAGS_io_threads;
   flags.local_transport = FLAGS_local_transport;
+  flags.encrypt = FLAGS_encrypt;
   flags.trials = trial_flags();
   flags.token_file = FLAGS_token_file;
   flags.insecure = FLAGS_insecure;

@@ -136,6 +136,13 @@ class Table {
 // others.
 enum class LocalTransport { kAuto, kTcp };
 
+// The connections that are encrypted, by TLS 1.3 with a key that comes of the token: those between
+// machines (a process refuses those in clear from other addresses than its machine's), all or none.
+enum class Encrypt { kAuto, kAlways, kNever };
+// The bytes of the shortest token that encrypts: one that is shorter could be guessed from a
+// recorded handshake.
+inline constexpr std::size_t kShortestToken = 16;
+
 // The order of sending. kArrival (FIFO) exists for comparison.
 enum class Order { kPriority, kArrival };
 
@@ -165,6 +172,7 @@ struct ServiceOptions {
   std::function<void(const std::string&)> on_round{};
   // Bytes a link hands to the system ahead: the most that an urgent row waits for.
   std::size_t window = 512 * 1024;
+  Encrypt encrypt = Encrypt::kAuto;
   // Under a throttle: kTcp.
   LocalTransport local_transport = LocalTransport::kAuto;
   // Bytes a second each way that this process may send and receive; 0: no limit. For trials.

@@ -11,6 +11,8 @@ class Handshake {
   // `purpose`: of the connection that this end makes; none: it accepts one. `nonce` is random, and
   // drawn for this connection alone.
   Handshake(const Credentials& self, std::optional<Purpose> purpose, const Nonce& nonce);
+  bool accepts() const { return !purpose_; }
+  const std::string& token() const { return self_.token; }
   // Returns the message that this side sends before it has received any.
   std::optional<Message> begin() const;
   // Returns the reply to `message`. With an error the connection is refused.

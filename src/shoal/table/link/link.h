@@ -25,6 +25,7 @@ struct PeerName {
   std::uint64_t incarnation = 0;
   Purpose purpose = Purpose::kRows;
   std::string address;  // of the other end as the system sees it: "10.0.0.7:41212"
+  bool encrypted = false;
 };
 
 // Counts traffic; any thread may add to it.
@@ -51,6 +52,7 @@ struct LinkOptions {
   std::size_t window = 512 * 1024;  // bytes handed to the system ahead
   // The limit of all links with copies of these options together; null: none.
   std::shared_ptr<Throttles> throttles{};
+  Encrypt encrypt = Encrypt::kAuto;
   milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all

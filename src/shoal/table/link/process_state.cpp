@@ -31,6 +31,7 @@ LinkOptions ProcessState::link_options() const {
       std::min(milliseconds(1000), std::max(options.stall_abort / 4, milliseconds(1)));
   return {.window = options.window,
           .throttles = throttles,
+          .encrypt = options.encrypt,
           .heartbeat = heartbeat,
           .stall_warn = options.stall_warn,
           .stall_abort = options.stall_abort,

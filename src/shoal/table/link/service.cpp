@@ -244,6 +244,9 @@ std::string validate(const ServiceOptions& options) {
     return str(options.threads, " threads for input and output; at least 1 is needed");
   if (options.scheme)
     if (const auto scheme = options.scheme->make(); !scheme.ok()) return scheme.error().message;
+  if (options.encrypt == Encrypt::kAlways && options.token.size() < kShortestToken)
+    return str("a token of ", options.token.size(), " bytes: encrypted connections need one of at ",
+               "least ", kShortestToken, " bytes");
   if (options.window < 1) return "a window of 0 bytes lets nothing through";
   if (options.throttle < 0) return str("a throttle of ", options.throttle, " bytes a second");
   for (const milliseconds time :

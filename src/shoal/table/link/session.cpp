@@ -9,28 +9,11 @@ namespace shoal::table {
 namespace {
 
 constexpr milliseconds kLinger{2000};  // for the other end to read the last words
-// Bytes that are copied at once: other links do not wait long meanwhile.
-constexpr std::size_t kAtOnce = 64 * 1024;
 
 // Returns the period in which a link checks what is due.
 milliseconds period(const LinkOptions& options) {
   return std::max(milliseconds(1),
                   std::min({options.heartbeat, options.stall_warn, options.stall_abort}));
-}
-
-// Adds the time since `since` to `sum` when an activity ends, and sets `since` when one begins.
-void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::int64_t>& sum) {
-  if (goes_on == since.has_value()) return;
-  if (since) sum += (now() - *since).count();
-  since = goes_on ? std::optional(now()) : std::nullopt;
-}
-
-Error lost(const error_code& error) {
-  if (error == asio::error::eof)
-    return broken(
-        "The other end closed the connection without a Bye: its process has ended or was killed.");
-  return broken("The connection broke (", error.message(),
-                "): the other process was killed, or its machine or the network went away.");
 }
 
 }  // namespace
@@ -87,6 +70,8 @@ void Session::start(milliseconds deadline) {
   if (is_within_machine())
     ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
   peer_.address = str(socket_.remote_endpoint(ignored));
+  must_encrypt_ = options_.encrypt == Encrypt::kAlways ||
+                  (options_.encrypt == Encrypt::kAuto && !is_within_machine());
   // Does not hold a session that ended long before.
   strand_.after(deadline, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->late();
@@ -102,6 +87,13 @@ Status Session::shake(const Message& message) {
     end(Error{refuse->code, refuse->reason});
     return {};
   }
+  if (must_encrypt_ && !tls_) {
+    if (handshake_.accepts())
+      return broken("This connection is not encrypted, and this process takes no such connections",
+                    options_.encrypt == Encrypt::kAuto ? " from other machines" : "",
+                    ": give all processes of the job the same --encrypt.");
+    if (std::holds_alternative<Challenge>(message)) TRY(encrypt());
+  }
   Result<Handshake::Step> step = handshake_.take(message);
   TRY(step);
   if (step.value().peer) return open(std::move(step).value());
@@ -110,9 +102,34 @@ Status Session::shake(const Message& message) {
   return {};
 }
 
+// Goes on in TLS. The end that connects begins it when it has the Challenge, and hears nothing in
+// clear any more.
+Status Session::encrypt() {
+  const bool accepts = handshake_.accepts();
+  if (options_.encrypt == Encrypt::kNever)
+    return broken(
+        "This connection comes encrypted, and this process was started with "
+        "--encrypt=never: give all processes of the job the same --encrypt.");
+  if (handshake_.token().size() < kShortestToken)
+    return Error{Code::kUsage,
+                 str("The connection with ", peer_.address,
+                     " must be encrypted, and the job's "
+                     "token has ",
+                     handshake_.token().size(), " bytes; it needs at least ", kShortestToken,
+                     ", since a short one can be guessed from what is "
+                     "overheard. Use a longer token, or --encrypt=never in a closed network.")};
+  if (writing_ || !batch_.empty())
+    return broken("TLS began before the Challenge was sent: the other end is no Shoal process.");
+  tls_ = std::make_unique<Tls>(accepts ? Tls::Role::kAccepts : Tls::Role::kConnects,
+                               handshake_.token());
+  if (!accepts) tls_->begin();
+  return {};
+}
+
 Status Session::open(Handshake::Step last) {
   last.peer->address = std::move(peer_.address);
   peer_ = *std::move(last.peer);
+  peer_.encrypted = tls_ != nullptr;
   const Result<LinkOwner*> owner = opening_.admit(peer_);
   TRY(owner);
   if (state_ != State::kHandshake) return {};
@@ -136,6 +153,10 @@ Status Session::open(Handshake::Step last) {
 
 Status Session::frame(Message&& message) {
   ++options_.traffic->frames_received;
+  if (tls_ && !sealed_)
+    return broken("A ", name_of(message),
+                  " came in clear where TLS was due: somebody between the "
+                  "two ends has put it in.");
   const Status status = state_ == State::kHandshake ? shake(message) : hear(std::move(message));
   // Stops reading: an error says so to the caller.
   if (status.ok() && !is_alive()) return Error{Code::kInternal, "Closed meanwhile."};
@@ -259,139 +280,6 @@ void Session::shut() {
   queue_.clear();
   batch_ = {};
   opening_ = {};
-}
-
-// ---- bytes ----
-
-// Returns the places of up to `limit` bytes.
-std::array<asio::mutable_buffer, 2> Session::room(std::size_t limit) {
-  const FrameReader::Room room = FrameReader::room();
-  const std::size_t numbers = std::min(limit, room.numbers.size()),
-                    rest = std::min(limit - numbers, room.buffer.size());
-  return {asio::buffer(room.numbers.data(), numbers), asio::buffer(room.buffer.data(), rest)};
-}
-
-// Under a throttle, nothing is granted to a link that has nothing to read: others would have to
-// wait for it.
-void Session::wait_for_bytes() {
-  reading_ = true;
-  socket_.async_wait(tcp::socket::wait_read,
-                     on(strand_, [self = shared_from_this()](error_code error) {
-                       self->reading_ = false;
-                       if (error || self->state_ == State::kParting)
-                         self->has_read(error, 0);
-                       else
-                         self->read_granted();
-                     }));
-}
-
-void Session::read_granted() {
-  if (!is_alive()) return;
-  // The other end may seem silent because this one was not reading.
-  silence_.moved();
-  Throttle& throttle = options_.throttles->receiving;
-  if (const auto wait = throttle.wait(now()); wait.count() > 0)
-    return later(wait, &Session::read_granted);
-  error_code error;
-  const std::size_t bytes = socket_.read_some(room(throttle.most()), error);
-  throttle.moved(bytes, now());
-  if (error == asio::error::would_block)
-    read();
-  else
-    has_read(error, bytes);
-}
-
-void Session::has_read(error_code error, std::size_t bytes) {
-  reading_ = false;
-  options_.traffic->bytes_received += bytes;
-  if (state_ == State::kParting)
-    return error && error != asio::error::operation_aborted ? shut() : drain();
-  if (state_ == State::kClosed) return;
-  if (error) return end(lost(error));
-  silence_.moved();
-  const Status status = took(bytes);
-  count_time(receives_since_, midway(), options_.traffic->receiving);
-  if (!is_alive()) return;
-  if (!status.ok()) return fail(status.error());
-  pause();
-  if (memory_.owes()) write();
-  read();
-}
-
-void Session::write() {
-  while (!writing_ && state_ != State::kClosed && !write_error_) {
-    writing_ = true;  // whatever the owner calls from next()
-    if (batch_.empty()) fill_batch();
-    writing_ = false;
-    if (state_ == State::kClosed) return;
-    if (batch_.empty()) break;
-    if (!write_at_once()) return hand_over();
-  }
-  error_code ignored;
-  if (state_ == State::kParting && !writing_ && batch_.empty())
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
-}
-
-// Fills the batch. It ends with a frame whose numbers lie in memory: the other end takes them
-// meanwhile.
-void Session::fill_batch() {
-  if (const std::optional<Message> taken = memory_.taken()) add(*taken);
-  const std::size_t limit = std::max<std::size_t>(1, options_.window / 2);
-  while (batch_.has_room(limit) && !queue_.empty()) {
-    Message message = std::move(queue_.front());
-    queue_.pop_front();
-    if (Ping* ping = std::get_if<Ping>(&message)) {
-      ping->clock = options_.clock ? options_.clock->load() : -1;
-      ping_waits_ = false;
-    }
-    if (add(message)) return;
-  }
-  while (batch_.has_room(limit) && memory_.has_room()) {
-    std::optional<Message> message;
-    if (state_ == State::kOpen) message = owner_->next(*this);
-    if (!message || state_ != State::kOpen || add(*message)) return;
-  }
-}
-
-// Writes a little without a turn of the threads' queue. False: the rest must be handed over.
-bool Session::write_at_once() {
-  if (options_.throttles || batch_.unsent() > kAtOnce) return false;
-  error_code error;
-  const std::size_t bytes = socket_.write_some(gather(batch_.unsent()), error);
-  if (error == asio::error::would_block) return false;
-  wrote(error, bytes);
-  return true;
-}
-
-void Session::hand_over() {
-  writing_ = true;
-  if (!sends_since_) sends_since_ = now();
-  std::size_t most = batch_.unsent();
-  if (options_.throttles) {
-    stuck_.moved();
-    if (const auto wait = options_.throttles->sending.wait(now()); wait.count() > 0)
-      return later(wait, &Session::hand_over);
-    most = std::min(most, options_.throttles->sending.most());
-  }
-  socket_.async_write_some(
-      gather(most), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
-        self->writing_ = false;
-        self->wrote(error, bytes);
-        self->write();
-      }));
-}
-
-void Session::wrote(error_code error, std::size_t bytes) {
-  options_.traffic->bytes_sent += bytes;
-  if (options_.throttles) options_.throttles->sending.moved(bytes, now());
-  if (state_ == State::kClosed) return;
-  if (bytes > 0) stuck_.moved();
-  options_.traffic->frames_sent += batch_.sent(bytes);
-  count_time(sends_since_, !batch_.empty(), options_.traffic->sending);
-  if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return;
-  if (state_ == State::kParting) return shut();
-  // The reader may yet find the reason, in a Refuse; else the next tick ends the session.
-  write_error_ = error;
 }
 
 }  // namespace shoal::table

@@ -9,6 +9,7 @@
 #include "shoal/table/link/handshake.h"
 #include "shoal/table/link/link_memory.h"
 #include "shoal/table/link/throttle.h"
+#include "shoal/table/link/tls.h"
 
 namespace shoal::table {
 
@@ -76,11 +77,14 @@ class Session final : public Link,
   Status shake(const Message& message);
   Status open(Handshake::Step last);
   Status hear(Message&& message);
-  // Returns whether both ends are on one machine: they then have one address.
+  // Returns whether both ends are on one machine: they then have one address, or loopback's.
   bool is_within_machine() const {
-    error_code error;
-    return socket_.local_endpoint(error).address() == socket_.remote_endpoint(error).address();
+    error_code failed, other;
+    const asio::ip::address own = socket_.local_endpoint(failed).address(),
+                            its = socket_.remote_endpoint(other).address();
+    return !failed && !other && (own == its || (own.is_loopback() && its.is_loopback()));
   }
+  Status encrypt();
   void offer_memory();
   void fetch_memory(const Offer& offer);
   Status take_back(const Taken& taken) {
@@ -90,12 +94,16 @@ class Session final : public Link,
     return status;
   }
 
+  // Returns the error of a connection that ended with the socket's error.
+  static Error lost(const error_code& error);
   void read() {
     if (!is_alive()) return;
     if (options_.throttles) return wait_for_bytes();
     receive(room(~std::size_t{0}));
   }
   std::array<asio::mutable_buffer, 2> room(std::size_t limit);
+  Status heard(std::size_t bytes);
+  Status unseal();
   void wait_for_bytes();
   void read_granted();
   void has_read(error_code error, std::size_t bytes);
@@ -120,9 +128,14 @@ class Session final : public Link,
     batch_.add(encode(message, request_++, lent));
     return lent.has_value();
   }
+  bool seal();
+  // Returns the bytes that are ready for the socket.
+  std::size_t unsent() { return tls_ ? tls_->records().size() : batch_.unsent(); }
   bool write_at_once();
   std::span<const asio::const_buffer> gather(std::size_t limit) {
-    return std::span<const asio::const_buffer>(buffers_).first(batch_.pieces(buffers_, limit));
+    if (tls_) buffers_[0] = asio::buffer(tls_->records().substr(0, limit));
+    const std::size_t pieces = tls_ ? 1 : batch_.pieces(buffers_, limit);
+    return std::span<const asio::const_buffer>(buffers_).first(pieces);
   }
   void hand_over();
   void wrote(error_code error, std::size_t bytes);
@@ -151,6 +164,10 @@ class Session final : public Link,
   const Strand strand_;
   const LinkOptions options_;
   tcp::socket socket_;
+  bool must_encrypt_ = true;
+  // Null in clear. heard_: bytes have come. sealed_: some of them in records.
+  std::unique_ptr<Tls> tls_;
+  bool heard_ = false, sealed_ = false;
   LinkMemory memory_;
   Handshake handshake_;
   Opening opening_;
