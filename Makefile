@@ -119,7 +119,7 @@ $(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src
 $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
 TABLE_SRC := $(call find_src,src/shoal/base src/shoal/optim src/shoal/table)
 TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
-TABLE_TESTS := wire plan link link_parts link_faults link_encryption tls simulated_link client \
+TABLE_TESTS := wire plan link link_parts link_faults link_encryption link_pressure tls simulated_link client \
             codec shard scheme scheme_vectors scheme_groups link_memory \
             drift_barrier esync coordinator coordinator_join coordinator_rounds \
             coordinator_pace faults service service_start service_fault

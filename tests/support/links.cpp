@@ -173,12 +173,18 @@ PlainSocket::~PlainSocket() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void PlainSocket::say(std::string_view bytes) {
-  while (!bytes.empty() && ready(descriptor_, POLLOUT, kPatience)) {
-    const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;
+void PlainSocket::say(std::string_view bytes) { (void)say_within(bytes, kPatience); }
+
+bool PlainSocket::say_within(std::string_view bytes, milliseconds within) {
+  while (!bytes.empty()) {
+    if (!ready(descriptor_, POLLOUT, within)) return false;
+    const ssize_t sent =
+        ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EAGAIN) continue;
+    if (sent <= 0) return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
+  return true;
 }
 
 std::string PlainSocket::hear(std::size_t bytes) {

@@ -24,6 +24,7 @@ class Ear : public LinkOwner {
   bool keeps(const Message&) override { return keeping; }
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link& link) override;
+  std::size_t waiting(Link&) override { return backlog; }
   void silent(Link& link, std::chrono::milliseconds since) override;
   void closed(Link& link, Status error) override;
 
@@ -37,8 +38,9 @@ class Ear : public LinkOwner {
   std::function<Status(Link&, const Message&)> judge;  // of received(); on the strand
   // of the numbers of messages; none: in memory of their own
   std::function<std::span<std::byte>(const Message&)> where;
-  bool deaf = false;     // no place for numbers
-  bool keeping = false;  // payloads, where they lie
+  bool deaf = false;                    // no place for numbers
+  std::atomic<std::size_t> backlog{0};  // of waiting()
+  bool keeping = false;                 // payloads, where they lie
 
   // Waits until something happened that makes `done` true, which is called under the lock.
   bool wait(const std::function<bool()>& done);
@@ -105,6 +107,8 @@ class PlainSocket {
   PlainSocket(PlainSocket&& other) : descriptor_(std::exchange(other.descriptor_, -1)) {}
   ~PlainSocket();
   void say(std::string_view bytes);
+  // Returns whether all was said: the other end never took so long to read on.
+  bool say_within(std::string_view bytes, std::chrono::milliseconds within);
   std::string hear(std::size_t bytes);  // fewer at the end of the connection
   std::string hear_all() { return hear(1u << 30); }
   // Returns whether the other end closes. Bytes that it sends meanwhile are forgotten.

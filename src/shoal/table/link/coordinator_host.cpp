@@ -4,6 +4,12 @@
 #include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
+namespace {
+
+// Connections at a time of processes that ask for a rank.
+constexpr std::size_t kMostEnrolling = 4096;
+
+}  // namespace
 
 CoordinatorHost::CoordinatorHost(ProcessState& process, IoThreads& threads,
                                  std::function<void(Message)> own)
@@ -30,13 +36,17 @@ void CoordinatorHost::close(bool with_bye) {
 // ---- processes without a rank ----
 
 void CoordinatorHost::opened(std::shared_ptr<Link> link) {
-  strand_.post([this, link = std::move(link)] { enrolling_[link.get()] = link; });
+  strand_.post([this, link = std::move(link)] {
+    if (enrolling_.size() < kMostEnrolling) enrolling_[link.get()] = link;
+  });
 }
 
 Status CoordinatorHost::received(Link& link, Message&& message) {
   const Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kEnroll)
     return broken("A ", name_of(message), " came from a process without a rank.");
+  if (ask->clock != static_cast<Clock>(link.peer().incarnation))
+    return broken("A process asked for the rank of another: a connection gets one rank.");
   strand_.post([this, known = &link, clock = ask->clock] {
     const auto found = enrolling_.find(known);
     if (found == enrolling_.end()) return;

@@ -80,12 +80,18 @@ class LinkOwner : public PayloadPlaces {
   // Returns a message. The link can take another, and has none of its own to send; nothing: it will
   // ask again after wake().
   virtual std::optional<Message> next(Link&) { return std::nullopt; }
+  // Returns how many messages wait for next(). A link that was accepted reads nothing while much
+  // waits: its peer may ask, and never read the answers.
+  virtual std::size_t waiting(Link&) { return 0; }
   // Called when nothing was heard for so long; once for each silence longer than stall_warn.
   virtual void silent(Link&, milliseconds) {}
   // Called once when the link is gone. `error` is kTimeout after stall_abort, kPeer otherwise (its
   // words: reset by peer, Refuse's reason, damaged frame), or ok after a Bye.
   virtual void closed(Link& link, Status error) = 0;
 };
+
+// Returns the bytes of memory that the message takes while it waits, its payload aside.
+std::size_t size_while_waiting(const Message& message);
 
 // A link, made by connect() and Listener. Functions may be called on any thread. A link without a
 // holder closes without a Bye.

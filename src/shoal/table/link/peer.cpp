@@ -45,6 +45,7 @@ std::shared_ptr<Link> Peer::drop(const Link* link) {
   if (!link_ || (link && link != link_.get())) return nullptr;
   heard_ = link_->heard_clock();
   queues_.clear();
+  queued_ = 0;
   return std::exchange(link_, nullptr);
 }
 
@@ -60,6 +61,7 @@ std::optional<Message> Peer::next(Link& link) {
     if (const auto first = queues_.begin(); first != queues_.end()) {
       std::optional<Message> message = std::move(first->second.front());
       first->second.pop_front();
+      --queued_;
       if (first->second.empty()) queues_.erase(first);
       return message;
     }

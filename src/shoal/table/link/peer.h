@@ -50,7 +50,9 @@ class Peer final : public LinkOwner {
   // is lost when the link breaks: the other side asks again.
   void queue(Urgency urgency, Message message) {
     MutexLock lock(mutex_);
-    if (link_) queues_[urgency].push_back(std::move(message));
+    if (!link_) return;
+    queues_[urgency].push_back(std::move(message));
+    ++queued_;
   }
   // Sends a message that arrives once and in order though links break, over connections for
   // coordination. On the home strand, as idle().
@@ -82,6 +84,10 @@ class Peer final : public LinkOwner {
     home_.run([this] { owner_.paused(); });
   }
   std::optional<Message> next(Link& link) override;
+  std::size_t waiting(Link&) override {
+    MutexLock lock(mutex_);
+    return queued_;
+  }
   void silent(Link& link, milliseconds since) override;
   void closed(Link& link, Status error) override;
   void attempt();
@@ -116,6 +122,7 @@ class Peer final : public LinkOwner {
   mutable Mutex mutex_;
   std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
   std::map<Urgency, std::deque<Message>> queues_ GUARDED_BY(mutex_);
+  std::size_t queued_ GUARDED_BY(mutex_) = 0;  // messages in the queues
   Clock heard_ GUARDED_BY(mutex_) = -1;
 };
 

@@ -32,7 +32,7 @@ Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
 void Session::send(Message message) {
   strand_.run([self = shared_from_this(), message = std::move(message)]() mutable {
     if (self->state_ != State::kOpen) return;
-    self->queue_.push_back(std::move(message));
+    self->push(std::move(message));
     self->write();
   });
 }
@@ -76,7 +76,7 @@ void Session::start(milliseconds deadline) {
   strand_.after(deadline, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->late();
   });
-  if (std::optional<Message> first = handshake_.begin()) queue_.push_back(std::move(*first));
+  if (std::optional<Message> first = handshake_.begin()) push(std::move(*first));
   write();
   read();
 }
@@ -97,7 +97,7 @@ Status Session::shake(const Message& message) {
   Result<Handshake::Step> step = handshake_.take(message);
   TRY(step);
   if (step.value().peer) return open(std::move(step).value());
-  if (step.value().answer) queue_.push_back(std::move(*step.value().answer));
+  if (step.value().answer) push(std::move(*step.value().answer));
   write();
   return {};
 }
@@ -136,7 +136,7 @@ Status Session::open(Handshake::Step last) {
   owner_ = owner.value();
   state_ = State::kOpen;
   set_stage(Stage::kPeer);
-  if (last.answer) queue_.push_back(std::move(*last.answer));
+  if (last.answer) push(std::move(*last.answer));
   offer_memory();
   last_tick_ = now();
   later(period(options_), &Session::tick);
@@ -187,7 +187,7 @@ Status Session::hear(Message&& message) {
 
 void Session::offer_memory() {
   if (options_.throttles || peer_.purpose != Purpose::kRows || !is_within_machine()) return;
-  if (options_.handover) queue_.push_back(options_.handover->offer());
+  if (options_.handover) push(options_.handover->offer());
 }
 
 void Session::fetch_memory(const Offer& offer) {
@@ -212,6 +212,7 @@ void Session::tick() {
   last_tick_ += passed;
   const milliseconds counted = std::min(passed, 2 * period(options_));
   if (!writing_ && !memory_.waits()) stuck_.moved();
+  if (is_behind_) silence_.moved();  // it is this end that does not read
   const milliseconds silence = silence_.tick(counted), stuck = stuck_.tick(counted);
   if (write_error_) return end(lost(write_error_));
   if (silence >= options_.stall_abort)
@@ -231,7 +232,7 @@ void Session::tick() {
   if (since_ping_ >= options_.heartbeat && !ping_waits_) {
     since_ping_ = {};
     ping_waits_ = true;
-    queue_.push_back(Ping{});
+    push(Ping{});
     write();
     if (state_ != State::kOpen) return;
   }
@@ -264,7 +265,7 @@ void Session::part(Message last_words) {
   for (Message& message : queue_)
     if (Payload* payload = payload_of(message)) *payload = owned(*payload);
   batch_.own();
-  queue_.push_back(std::move(last_words));
+  push(std::move(last_words));
   error_code ignored;
   if (reading_ || writing_) socket_.cancel(ignored);
   later(kLinger, &Session::shut);

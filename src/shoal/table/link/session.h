@@ -58,6 +58,7 @@ class Session final : public Link,
  private:
   // kParting: the owner hears nothing more, last words are on their way.
   enum class State { kHandshake, kOpen, kParting, kClosed };
+  static constexpr std::size_t kMostWaiting = 64u << 20;
 
   // Functions of FrameReader:
   std::span<std::byte> place(Message& message, std::size_t bytes) override {
@@ -96,8 +97,19 @@ class Session final : public Link,
 
   // Returns the error of a connection that ended with the socket's error.
   static Error lost(const error_code& error);
+  // Adds the message to the queue.
+  void push(Message message) {
+    queued_ += size_while_waiting(message);
+    queue_.push_back(std::move(message));
+  }
+  // Returns whether more than `most` bytes of answers wait for a peer that was accepted. The end
+  // that connects always reads, so that never both ends wait for the other to do so.
+  bool is_behind(std::size_t most) {
+    return handshake_.accepts() && state_ == State::kOpen &&
+           queued_ + sizeof(Message) * owner_->waiting(*this) > most;
+  }
   void read() {
-    if (!is_alive()) return;
+    if (!is_alive() || (is_behind_ = is_behind(kMostWaiting))) return;
     if (options_.throttles) return wait_for_bytes();
     receive(room(~std::size_t{0}));
   }
@@ -179,6 +191,8 @@ class Session final : public Link,
   bool reading_ = false;
   std::array<char, 4096> scratch_;  // what comes while parting
   std::deque<Message> queue_;
+  std::size_t queued_ = 0;  // bytes of the queue
+  bool is_behind_ = false;  // nothing is read until the peer has read
   Batch batch_;
   std::array<asio::const_buffer, Batch::kMostPieces> buffers_;
   // received_: a frame came since the owner's last pause.

@@ -21,6 +21,12 @@ void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::in
 
 }  // namespace
 
+std::size_t size_while_waiting(const Message& message) {
+  const auto* const ask = std::get_if<Ask>(&message);
+  const auto* const answer = std::get_if<Answer>(&message);
+  return sizeof message + (ask ? ask->body.size() : answer ? answer->body.size() : 0);
+}
+
 Error Session::lost(const error_code& error) {
   if (error == asio::error::eof)
     return broken(
@@ -131,6 +137,7 @@ void Session::write() {
     if (batch_.empty() && unsent() == 0) fill_batch();
     writing_ = false;
     if (state_ == State::kClosed) return;
+    if (is_behind_ && !is_behind(kMostWaiting / 2)) read();
     if (!seal() || unsent() == 0) break;
     if (!write_at_once()) return hand_over();
   }
@@ -147,6 +154,7 @@ void Session::fill_batch() {
   while (batch_.has_room(limit) && !queue_.empty()) {
     Message message = std::move(queue_.front());
     queue_.pop_front();
+    queued_ -= size_while_waiting(message);
     if (Ping* ping = std::get_if<Ping>(&message)) {
       ping->clock = options_.clock ? options_.clock->load() : -1;
       ping_waits_ = false;
