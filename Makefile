@@ -179,6 +179,7 @@ fuzz: build/fuzz/wire                ## damaged frames, made by libFuzzer for FU
 bench: all                           ## speed and memory of the models, and what distribution costs
 	scripts/bench.py $(BUILD)
 	$(BUILD)/tools/bench_table
+	$(BUILD)/tools/bench_table --encrypt
 	$(BUILD)/tools/bench_cluster
 	scripts/bench_cluster.py $(BUILD)
 	scripts/bench_simulated.py $(BUILD)

@@ -14,8 +14,10 @@
 
 #include "common/bare_asio.h"
 #include "common/child.h"
+#include "common/link_rates.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
+#include "shoal/base/processor.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 
@@ -27,6 +29,7 @@ DEFINE_int32(threads, 1, "for input and output, in each process");
 DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
 DEFINE_string(local_transport, "TCP", "TCP, as the bare program does; or AUTO");
 DEFINE_bool(rows, false, "measures lengths of rows");
+DEFINE_bool(encrypt, false, "measures a link, encrypted beside in clear");
 DEFINE_string(
     part, "",
     "the part that a process plays: bare_server, bare_client, table; set by this program itself");
@@ -294,11 +297,30 @@ void print_row_lengths() {
   }
 }
 
+void print_encryption() {
+  const std::size_t floats = static_cast<std::size_t>(FLAGS_row_floats),
+                    rows = bytes_of_rows() / row_bytes() * static_cast<std::size_t>(FLAGS_repeats);
+  const double gigabytes = 1e-9 * static_cast<double>(rows * row_bytes());
+  std::printf(
+      "%s\none link over loopback, %.1f GB in rows of %d KiB one way; GB/s, and GB for each "
+      "second that an end computes\n",
+      processor_name().c_str(), gigabytes, FLAGS_row_floats / 256);
+  for (const bool encrypted : {false, true, false, true}) {
+    const LinkRates rates =
+        measure_link(encrypted ? table::Encrypt::kAlways : table::Encrypt::kNever, rows, floats);
+    std::printf("  %-9s  %5.2f GB/s  sender %5.2f GB/s a core  receiver %5.2f GB/s a core\n",
+                encrypted ? "encrypted" : "clear", gigabytes / rates.wall, gigabytes / rates.sender,
+                gigabytes / rates.receiver);
+    std::fflush(stdout);
+  }
+}
+
 int bench(const std::vector<std::string>&) {
   if (FLAGS_part == "bare_server") return bare_server();
   if (FLAGS_part == "bare_client") return bare_client();
   if (FLAGS_part == "table") return table_process();
   if (FLAGS_rows) return print_row_lengths(), 0;
+  if (FLAGS_encrypt) return print_encryption(), 0;
   print_rates();
   print_latency();
   print_bytes();
@@ -309,8 +331,9 @@ int bench(const std::vector<std::string>&) {
 }  // namespace shoal
 
 int main(int argc, char** argv) {
-  return shoal::run_tool(
-      argc, argv,
-      "bench_table [--rows]\n\nMeasures the table service on loopback beside a bare Asio program.",
-      &shoal::bench);
+  return shoal::run_tool(argc, argv,
+                         "bench_table [--rows | --encrypt]\n\nMeasures the table service on "
+                         "loopback beside a bare Asio "
+                         "program.",
+                         &shoal::bench);
 }
