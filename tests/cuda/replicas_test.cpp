@@ -6,7 +6,7 @@
 #include "cuda/fake_libraries.h"
 #include "shoal/ops/device_sums.h"
 #include "shoal/parallel/job/job_spec.h"
-#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/replicas/replicas.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/blob.pb.h"
 #include "support/data_files.h"

@@ -1,5 +1,5 @@
-// Tests jobs of real train processes of which one dies, stops, never comes or is cut off: all
-// others end by themselves, and say why.
+// Tests jobs of real train processes with on_lost: STOP, of which one dies, stops, never comes or
+// is cut off: all others end by themselves, and say why.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -47,7 +47,7 @@ class ProcessFaults : public testing::Test {
     put_file(path + ".net", of);
     put_file(path, "net: '" + path +
                        ".net' base_lr: 0.001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 "
-                       "display: 1 snapshot_prefix: '" +
+                       "display: 1 on_lost: STOP snapshot_prefix: '" +
                        snapshots(name) + "' " + more);
     return path;
   }

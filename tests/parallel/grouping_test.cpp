@@ -1,5 +1,5 @@
 // Tests groups by speed, shares of the data, and the files about both.
-#include "shoal/parallel/grouping.h"
+#include "shoal/parallel/tuning/grouping.h"
 
 #include <gtest/gtest.h>
 

@@ -7,10 +7,10 @@
 #include <functional>
 
 #include "shoal/base/file.h"
-#include "shoal/parallel/grouping.h"
 #include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/parallel/scheme_words.h"
+#include "shoal/parallel/tuning/grouping.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"

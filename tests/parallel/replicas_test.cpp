@@ -1,6 +1,6 @@
 // Tests several nets of one process as one: the numbers they share and keep, and their messages.
 // equivalence_test.cpp tests that they learn the same as one net.
-#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/replicas/replicas.h"
 
 #include <gtest/gtest.h>
 

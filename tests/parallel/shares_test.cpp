@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "shoal/data/sequence.h"
-#include "shoal/parallel/grouping.h"
 #include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/run.h"
+#include "shoal/parallel/tuning/grouping.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"

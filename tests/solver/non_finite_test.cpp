@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/replicas/replicas.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/solver.h"
 #include "support/data_files.h"

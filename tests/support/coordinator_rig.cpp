@@ -44,6 +44,7 @@ struct InWords {
       case table::DirectiveKind::kAgreed: return str("agreed on ", want, " at ", directive.clock);
       case table::DirectiveKind::kFinished: return "finished";
       case table::DirectiveKind::kLeft: return str("left ", directive.clock);
+      case table::DirectiveKind::kLost: return str("lost ", directive.clock, ": ", directive.text);
     }
     return "unknown directive";
   }

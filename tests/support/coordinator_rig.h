@@ -24,11 +24,12 @@ class CoordinatorRig {
   };
 
   explicit CoordinatorRig(std::uint32_t processes, std::uint64_t seed = 7,
-                          const std::string& scheme = "")
+                          const std::string& scheme = "", const table::LossPolicy& losses = {})
       : coordinator(
             {.processes = processes,
              .seed = seed,
-             .scheme = scheme.empty() ? std::nullopt : std::optional(table::scheme_of(scheme))}),
+             .scheme = scheme.empty() ? std::nullopt : std::optional(table::scheme_of(scheme)),
+             .losses = losses}),
         told(processes + 40) {}
   // All of them workers and servers, on hosts a, b, c ..., joined in the order of ranks; what they
   // are told of it is forgotten.

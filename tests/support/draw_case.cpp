@@ -101,6 +101,21 @@ void draw_next(Random& random, ClusterCase& one) {
   one.next = std::move(next);
 }
 
+// Draws second copies of rows, and in half of these jobs the loss of a process.
+void draw_loss(Random random, ClusterCase& one) {
+  if (one.plan.servers < 2 || one.plan.clip >= 0 || random.below(3) == 0) return;
+  one.plan.copies = 2;
+  if (one.next && one.next->plan.clip < 0) one.next->plan.copies = 2;
+  if (random.below(2) == 0) return;
+  Loss loss{.at = std::chrono::microseconds(random.below(random.below(2) == 0 ? 20'000 : 300'000))};
+  if (random.below(3) > 0) loss.server = static_cast<int>(random.below(one.plan.servers));
+  if (one.plan.workers > 1 && (loss.server < 0 || random.below(2) == 0))
+    loss.worker = 1 + static_cast<int>(random.below(one.plan.workers - 1u));
+  if (loss.server < 0 && loss.worker < 0) return;
+  one.loss = loss;
+  one.next.reset();
+}
+
 }  // namespace
 
 UnreliableLinkOptions draw_network(Random& random) {
@@ -142,11 +157,13 @@ ClusterCase draw_case(std::uint64_t seed) {
   one.compute = std::chrono::microseconds(random.below(4) == 0 ? 100'000 : 2'000);
   one.network = draw_network(random);
   if (Random more(seed, 3); more.below(2) == 0) draw_next(more, one);
+  draw_loss(Random(seed, 5), one);
   return one;
 }
 
 ClusterCase without_faults(ClusterCase one) {
   one.network.faults = {};
+  one.loss.reset();
   one.network.link.jitter = {};
   return one;
 }
@@ -161,6 +178,10 @@ std::string describe(const ClusterCase& one) {
              " iterations left out, ", one.reads_twice.size(), " read twice; lose ", faults.lose,
              ", repeat ", faults.repeat, ", reorder ", faults.reorder, ", delay ", faults.delay,
              ", damage ", faults.damage, ", reset ", faults.reset,
+             one.plan.copies == 2 ? ", two copies" : "",
+             one.loss ? str(", worker ", one.loss->worker, " and server ", one.loss->server,
+                            " are lost after ", one.loss->at.count() / 1000, " us")
+                      : "",
              one.next ? str("; then ", one.next->plan.scheme.words(), ", clip ",
                             one.next->plan.clip, ", ", one.next->plan.workers, " workers")
                       : "");

@@ -45,14 +45,14 @@ void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock
 bool History::could_be(int digit, int worker, Clock clock) const {
   if (rules_.skipped.contains({worker, clock})) return false;
   if (!rules_.lockstep) return kUnit % digit == 0 && kUnit / digit <= rules_.workers;
-  int counting = 0;
+  int counting = 0, lost = 0;
   for (int other = 0; other < rules_.workers; ++other) {
-    counting += clock < rules_.stops[static_cast<std::size_t>(other)] &&
-                        !rules_.skipped.contains({other, clock})
-                    ? 1
-                    : 0;
+    const bool counts = clock < rules_.stops[static_cast<std::size_t>(other)] &&
+                        !rules_.skipped.contains({other, clock});
+    (other == rules_.lost ? lost : counting) += counts ? 1 : 0;
   }
-  return counting > 0 && digit == kUnit / counting;
+  const auto is_of = [digit](int workers) { return workers > 0 && digit == kUnit / workers; };
+  return is_of(counting + lost) || (worker != rules_.lost && is_of(counting));
 }
 
 bool History::contains(std::span<const float> numbers, int worker, Clock clock) {
@@ -105,8 +105,15 @@ void History::answered(RowId row, Version version, std::span<const float> number
   Version updates = 0;
   for (Clock clock = rules_.start; clock <= rules_.start + kMostClocks; ++clock) {
     int merged = 0;
+    int digit = 0;
     for (int worker = 0; worker < rules_.workers; ++worker)
-      merged += contains(more, worker, clock) ? 1 : 0;
+      if (contains(more, worker, clock)) {
+        ++merged;
+        digit = digit_of(more[static_cast<std::size_t>(worker)], clock - rules_.start);
+      }
+    if (rules_.lockstep && merged > 0 && digit != kUnit / merged)
+      say(str("I1: row ", row, " has the mean of ", kUnit / digit, " pushes of clock ", clock,
+              ", and ", merged, " are in it"));
     updates += rules_.lockstep ? (merged > 0 ? 1 : 0) : merged;
   }
   if (version != rules_.start + updates) {
@@ -123,6 +130,7 @@ void History::read(int worker, RowId row, Clock clock, std::span<const float> nu
   check_contents(where, row, more);
   for (int other = 0; other < rules_.workers; ++other) {
     const Clock stop = rules_.stops[static_cast<std::size_t>(other)];
+    if (other == rules_.lost) continue;
     const Clock bound = rules_.staleness == kUnbounded ? rules_.start : clock - rules_.staleness;
     const Clock due = std::min(stop, other == worker ? clock : bound);
     for (Clock made = begin_of(other); made < stop; ++made) {
@@ -141,6 +149,7 @@ void History::ended(RowId row, Version version, std::span<const float> numbers) 
   if (!rules_.exact) return;
   const std::vector<float> more = since_start(row, numbers);
   for (int worker = 0; worker < rules_.workers; ++worker) {
+    if (worker == rules_.lost) continue;
     for (Clock clock = begin_of(worker); clock < rules_.stops[static_cast<std::size_t>(worker)];
          ++clock) {
       if (!contains(more, worker, clock) && !rules_.skipped.contains({worker, clock}))

@@ -38,6 +38,8 @@ struct HistoryRules {
   bool exact = true;  // gradients are not scaled by a clip
   // The clocks at which the workers begin, by worker; none: all at the start.
   std::vector<Clock> clocks{};
+  // A worker that dies: a row has its pushes up to some clock, and need not have more.
+  int lost = -1;
   std::vector<std::vector<float>> base{};  // by row: what is in it at the start, if not zeros
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/replicas/replicas.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/config_error.h"
 #include "support/schemes.h"

@@ -81,7 +81,7 @@ Part random_part(Random& r) { return one_of(r, {Part::kWeights, Part::kHistory, 
 Code random_code(Random& r) {
   return one_of(r, {Code::kInternal, Code::kPeer, Code::kConfig, Code::kTimeout, Code::kRequeue});
 }
-Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(18)); }
+Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(19)); }
 
 Plan random_plan(Random& r) {
   Plan plan{.workers = static_cast<std::uint16_t>(1 + (r.word() >> r.below(16) & 0xffff) % 65535),
@@ -111,6 +111,7 @@ Plan random_plan(Random& r) {
       if (reader != row.writer && r.below(2) == 0) row.reader = reader;
     }
   plan.generation = r.word();
+  if (plan.clip < 0 && plan.workers <= kMaxCopiedWorkers) plan.copies = 1 + r.below(2);
   if (plan.workers < 100)
     for (std::uint32_t worker = 0; worker < plan.workers; ++worker)
       plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
@@ -134,8 +135,8 @@ struct Draw {
     return m;
   }
   Message operator()(Hello m) {
-    m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination}), m.rank = random.word(),
-    m.incarnation = random.word64();
+    m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination, Purpose::kCopies}),
+    m.rank = random.word(), m.incarnation = random.word64();
     fill(random, m.configuration), fill(random, m.nonce), fill(random, m.proof);
     return m;
   }
@@ -188,6 +189,20 @@ struct Draw {
   Message operator()(NormTotal) {
     return NormTotal{random_clock(random), std::bit_cast<double>(random.word64()), random.word()};
   }
+  Message operator()(Update) {
+    Update m{.row = random.word(),
+             .number = random.word64(),
+             .apply = one_of(random, {Apply::kRule, Apply::kAdd, Apply::kElastic}),
+             .scale = random.unit(),
+             .rate = random.unit()};
+    for (std::size_t n = random.below(5); n > 0; --n)
+      m.merged.push_back(
+          {static_cast<std::uint16_t>(random.word()), random_clock(random), random.below(2) == 0});
+    m.payload = random_payload(random, floats);
+    m.generation = random.word();
+    return m;
+  }
+  Message operator()(Copied) { return Copied{random.word(), random.word64(), random.word()}; }
   Message operator()(Ask) {
     return Ask{random_topic(random), random_clock(random),
                random_text(random, random.below(8) == 0 ? 100'000 : 100)};
@@ -197,7 +212,7 @@ struct Draw {
                   random_text(random, random.below(8) == 0 ? 100'000 : 100)};
   }
   Message operator()(Directive) {
-    return Directive{static_cast<DirectiveKind>(1 + random.below(5)), random_clock(random),
+    return Directive{static_cast<DirectiveKind>(1 + random.below(6)), random_clock(random),
                      static_cast<Want>(random.below(5)), random_code(random),
                      random_text(random, kMaxReasonBytes)};
   }
@@ -266,6 +281,15 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
        Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
       {"offer", Offer{"shoal-00112233", first, 1ull << 32}},
       {"taken", Taken{300, 299}},
+      {"update", Update{7,
+                        45,
+                        Apply::kRule,
+                        0.5f,
+                        0.01f,
+                        {{1, 41, true}, {0, 40, false}},
+                        owned({0.75f, -1.5f}),
+                        3}},
+      {"copied", Copied{7, 45, 3}},
   };
 }
 

@@ -83,6 +83,7 @@ class Trial {
       sum_.resets += run.resets;
       sum_.repeated += run.repeated;
       sum_.late += run.late;
+      sum_.losses += run.losses;
       if (++tried_ % 50'000 == 0) {
         std::printf("%llu of %llu histories, %zu wrong\n", static_cast<unsigned long long>(tried_),
                     static_cast<unsigned long long>(count_), wrong_.size());

@@ -31,11 +31,19 @@ struct Segment {
   bool exact = true;
 };
 
+// A process that dies at a time of the first generation: a worker other than 0, a server, or both.
+// All others are told, each some time later.
+struct Loss {
+  Instant at{};
+  int worker = -1, server = -1;  // -1: it is none
+};
+
 struct ClusterCase : Segment {
   std::uint64_t seed = 0;  // of the gradients, the times and the faults
   // The next generation. It begins when all have stopped, while their last messages are still on
   // their way.
   std::optional<Segment> next;
+  std::optional<Loss> loss;
   Order order = Order::kPriority;
   UnreliableLinkOptions network;
   Instant compute = std::chrono::milliseconds(2);  // of one row, up to
@@ -44,7 +52,7 @@ struct ClusterCase : Segment {
 
 UnreliableLinkOptions draw_network(Random& random);
 ClusterCase draw_case(std::uint64_t seed);
-// Returns the same job on a network without faults.
+// Returns the same job on a network without faults, and without a loss.
 ClusterCase without_faults(ClusterCase one);
 std::string describe(const ClusterCase& one);
 
@@ -53,7 +61,7 @@ struct ClusterRun {
   History::Reads reads, next_reads;  // in the first generation, in the second
   Instant took{};
   // repeated: pushes that a shard had already; late: of the generation before.
-  std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0;
+  std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0, losses = 0;
 };
 ClusterRun run_cluster(const ClusterCase& one);
 

@@ -48,7 +48,7 @@ void SimulatedWorker::read() {
 }
 
 void SimulatedWorker::forward() {
-  if (computing_ || done_) return;
+  if (computing_ || done_ || dead_) return;
   for (; reading_ < weights_.size() && client_.arrived(reading_); ++reading_)
     around_.history->read(id_, reading_, clock_, weights_[reading_]);
   if (reading_ < weights_.size()) return;
@@ -67,6 +67,7 @@ void SimulatedWorker::backward(RowId behind) {
   const Instant takes(static_cast<std::int64_t>(
       random_.below(static_cast<std::uint64_t>(job().compute.count()) + 1)));
   around_.time.after(takes, [this, behind] {
+    if (dead_) return;
     push(behind - 1);
     if (behind > 1) return backward(behind - 1);
     ++clock_;
@@ -87,7 +88,7 @@ void SimulatedWorker::push(RowId row) {
                 .rate = 1,
                 .payload = as_payload({skips ? std::span<float>() : gradient, nullptr})},
                now());
-  link(plan_.rows[row].server).wake(0);
+  link(client_.server_of(row)).wake(0);
   keep_time();
 }
 
@@ -98,6 +99,7 @@ void SimulatedWorker::retire() {
 }
 
 void SimulatedWorker::received(int server, const Message& message) {
+  if (dead_) return;
   const auto* row = std::get_if<RowMessage>(&message);
   if (row != nullptr && row->part == Part::kWeights && row->generation == plan_.generation)
     around_.history->answered(row->row, row->version, numbers_of(row->payload).data);
@@ -113,6 +115,7 @@ void SimulatedWorker::received(int server, const Message& message) {
 }
 
 void SimulatedWorker::link_up(int server) {
+  if (dead_) return;
   client_.link_up(server);
   if (done_ && job().retires) link(server).send(0, Retire{clock_, plan_.generation});
   keep_time();
@@ -135,7 +138,7 @@ void SimulatedWorker::keep_time() {
   if (due >= alarm_) return;
   alarm_ = due;
   around_.time.at(due, [this, due] {
-    if (due != alarm_ || forgotten_) return;  // an earlier one was set meanwhile
+    if (due != alarm_ || forgotten_ || dead_) return;  // an earlier one was set meanwhile
     alarm_ = Instant::max();
     on_time();
   });

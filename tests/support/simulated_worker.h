@@ -30,11 +30,18 @@ class SimulatedWorker {
   SimulatedWorker(Surroundings around, int id);
   void read();  // asks for all rows
   void received(int server, const Message& message);
-  std::optional<Message> next(int server) { return client_.next(server); }
+  std::optional<Message> next(int server) { return dead_ ? std::nullopt : client_.next(server); }
   void link_up(int server);
-  bool done() const { return done_; }
+  bool done() const { return done_ || dead_; }
   // Forgets the worker: another has its place. Its Retire is still repeated.
   void forget() { forgotten_ = true; }
+  void die() { dead_ = true; }
+  bool is_dead() const { return dead_; }
+  // Goes on without a server that is lost.
+  void fail_over(int server) {
+    (void)client_.lose_server(server, [this](int of) { return int{plan_.copy_of(of)}; });
+    link(plan_.copy_of(server)).wake(0);
+  }
 
  private:
   const ClusterCase& job() const { return around_.job; }
@@ -56,7 +63,8 @@ class SimulatedWorker {
   Random random_;
   Clock clock_;
   RowId reading_ = 0;
-  bool computing_ = false, done_ = false, has_read_twice_ = false, forgotten_ = false;
+  bool computing_ = false, done_ = false, has_read_twice_ = false, forgotten_ = false,
+       dead_ = false;
   Instant alarm_ = Instant::max();  // when on_time() is called next
 };
 

@@ -231,8 +231,8 @@ TEST(WireDamage, EachIsNamed) {
              "no numbers, and the weight 1");
   EXPECT_HAS(why_not(with(push, 45, std::string_view("\0\0\0\0", 4))), "the weight 0");
   EXPECT_HAS(why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))), "a weight of nan");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 120, "\x02")), "a yes or no of 2");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 122, "\x05")),
+  EXPECT_HAS(why_not(with(plan, plan.size() - 121, "\x02")), "a yes or no of 2");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 123, "\x05")),
              "row 1 is on server 5, and there are 2");
   EXPECT_HAS(why_not(with(plan, plan.size() - 163, "\x06")), "which 159 bytes cannot hold");
   EXPECT_HAS(why_not(with(plan, plan.size() - 160, "\x03")), "at most 1048576 are allowed");

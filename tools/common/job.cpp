@@ -198,6 +198,25 @@ void merge_exchange(const JobFlags& flags, SolverParameter& param) {
   }
 }
 
+void merge_losses(const JobFlags& flags, SolverParameter& param) {
+  OnLost::Action on_lost{};
+  if (!flags.on_lost.empty() && !OnLost::Action_Parse(flags.on_lost, &on_lost))
+    throw usage("--on_lost=", flags.on_lost, ": known are CONTINUE and STOP");
+  if (!flags.on_lost.empty()) param.set_on_lost(on_lost);
+  if (flags.min_workers > 0) param.set_min_workers(static_cast<std::uint32_t>(flags.min_workers));
+  if (flags.copies > 0) param.set_copies(static_cast<std::uint32_t>(flags.copies));
+}
+
+// Sets what the solver says of losses, and the time after which a silent process is one.
+void set_losses(const JobFlags& flags, const SolverParameter& param,
+                table::ServiceOptions& options) {
+  constexpr double kGoesOn = 5, kStops = 60;  // seconds
+  options.losses = {param.on_lost() == OnLost::CONTINUE, param.min_workers()};
+  const double seconds = flags.lost_after.value_or(options.losses.goes_on ? kGoesOn : kStops);
+  options.stall_abort = table::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  if (options.losses.goes_on) options.reconnect = options.stall_abort;
+}
+
 }  // namespace
 
 std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place) {
@@ -220,6 +239,7 @@ void merge_flags(const JobFlags& flags, SolverParameter& param) {
       throw usage("--batch_semantics=", flags.batch_semantics, ": known are PER_WORKER and GLOBAL");
     param.set_batch_semantics(value);
   }
+  merge_losses(flags, param);
   parallel::merge_scheme(flags.scheme, param);
 }
 
@@ -242,7 +262,8 @@ void check_scheme_of_flags(const SolverParameter& param) {
   }
 }
 
-table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place) {
+table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place,
+                                      const SolverParameter& solver) {
   table::ServiceOptions options;
   options.rank = static_cast<std::uint32_t>(place.rank);
   options.processes = static_cast<std::uint32_t>(place.processes);
@@ -265,7 +286,7 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.start = std::chrono::seconds(flags.start_timeout);
   options.connect = std::chrono::seconds(flags.connect_timeout);
   options.stall_warn = std::chrono::seconds(flags.stall_warn);
-  options.stall_abort = std::chrono::seconds(flags.stall_abort);
+  set_losses(flags, solver, options);
   const bool leaves_machine = !stays_on_this_machine(place, options.bind);
   if (options.token.empty() && !flags.insecure && leaves_machine)
     throw usage(
@@ -275,6 +296,22 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.encrypt = encrypt_of(flags, options.token, leaves_machine);
   if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);
   return options;
+}
+
+parallel::Place numbered_place(const JobFlags& flags, const SolverParameter& solver,
+                               parallel::Place place, bool first) {
+  place.rank = first ? 0 : 1;
+  if (first) return place;
+  table::ServiceOptions options = service_options(flags, place, solver);
+  options.ranks_by_order = true;
+  LOG(INFO) << "Asking process 0 at " << place.master << " for a rank, within "
+            << flags.start_timeout << " s; known from " << place.source;
+  place.rank = static_cast<int>(or_throw(table::enroll(options)));
+  if (place.rank >= place.processes)
+    throw ConfigError(Code::kPeer, "the job at ", place.master, " has all its ", place.processes,
+                      " processes: this one is one too many, or some have ids (DMLC_WORKER_ID, "
+                      "DMLC_SERVER_ID) and others, as this one, have not");
+  return place;
 }
 
 }  // namespace shoal

@@ -2,6 +2,7 @@
 // solver, and as the table service wants it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/trial_flags.h"
@@ -20,8 +21,11 @@ struct JobFlags {
   parallel::SchemeFlags scheme;
   std::string batch_semantics, share_by, batch_by, share_interval, data_sharding, exchange;
   bool svb = false;
-  int replicas = 0, num_table_threads = 0;                                           // 0: not given
-  int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;  // seconds
+  int replicas = 0, num_table_threads = 0;                         // 0: not given
+  int start_timeout = 300, connect_timeout = 10, stall_warn = 10;  // seconds
+  std::optional<double> lost_after;                                // seconds; nothing: not given
+  std::string on_lost;
+  int min_workers = 0, copies = 0;  // 0: not given
   int io_threads = 1;
   std::string local_transport = "AUTO", encrypt = "auto";
   TrialFlags trials;
@@ -55,7 +59,12 @@ void merge_groups(const parallel::Place& place, SolverParameter& param);
 // Throws ConfigError (kUsage) if the solver's scheme, all of which flags gave, makes no sense.
 void check_scheme_of_flags(const SolverParameter& param);
 
-table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
+table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place,
+                                      const SolverParameter& solver);
+// Gives a rank to a process that has none of its launcher: that of process 0 if it is the first on
+// the machine where process 0 is to be, else what process 0 says.
+parallel::Place numbered_place(const JobFlags& flags, const SolverParameter& solver,
+                               parallel::Place place, bool first);
 // Returns the options of a process that joins the job whose process 0 is at --join, before it has a
 // rank.
 parallel::Place place_to_join(const JobFlags& flags);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/scheme_flags.h"
+#include "common/tool.h"
 #include "common/trial_flags.h"
 #include "shoal/base/number.h"
 
@@ -58,7 +59,19 @@ DEFINE_string(data_sharding, "",
 DEFINE_int32(start_timeout, 300, "seconds within which all processes must have joined");
 DEFINE_int32(connect_timeout, 10, "seconds for an attempt to connect");
 DEFINE_int32(stall_warn, 10, "seconds of silence after which a process is named");
-DEFINE_int32(stall_abort, 60, "seconds of silence after which the job ends");
+DEFINE_double(lost_after, 5,
+              "seconds of silence after which a process is lost; what else waits for it in vain "
+              "follows from this");
+DEFINE_int32(stall_abort, 0, "an older name of --lost_after");
+DEFINE_string(on_lost, "",
+              "CONTINUE or STOP: whether the others go on without a process that is lost; default: "
+              "the solver's");
+DEFINE_int32(
+    min_workers, 0,
+    "with fewer workers a job that lost one stops, to be continued; default: the solver's");
+DEFINE_int32(copies, 0,
+             "servers that have each param, 1 or 2; default: the solver's, or 2 in jobs of four "
+             "processes or more");
 DEFINE_int32(io_threads, 1, "threads for what is sent and received");
 DEFINE_string(local_transport, "AUTO",
               "AUTO: rows go through memory to and from processes of the same machine, if that can "
@@ -99,7 +112,10 @@ void check_ranges() {
   check_range("start_timeout", FLAGS_start_timeout, 1, kMostSeconds);
   check_range("connect_timeout", FLAGS_connect_timeout, 1, kMostSeconds);
   check_range("stall_warn", FLAGS_stall_warn, 1, kMostSeconds);
-  check_range("stall_abort", FLAGS_stall_abort, 1, kMostSeconds);
+  check_range("stall_abort", FLAGS_stall_abort, 0, kMostSeconds);
+  check_range("lost_after", FLAGS_lost_after, 0.1, double{kMostSeconds});
+  check_range("min_workers", FLAGS_min_workers, 0, kMostProcesses);
+  check_range("copies", FLAGS_copies, 0, 2);
 }
 
 // Throws unless it is a host, with a port or without; an IPv6 address with a port in brackets.
@@ -147,7 +163,11 @@ JobFlags job_flags() {
   flags.start_timeout = FLAGS_start_timeout;
   flags.connect_timeout = FLAGS_connect_timeout;
   flags.stall_warn = FLAGS_stall_warn;
-  flags.stall_abort = FLAGS_stall_abort;
+  if (FLAGS_stall_abort > 0) flags.lost_after = FLAGS_stall_abort;
+  if (given("lost_after")) flags.lost_after = FLAGS_lost_after;
+  flags.on_lost = FLAGS_on_lost;
+  flags.min_workers = FLAGS_min_workers;
+  flags.copies = FLAGS_copies;
   flags.io_threads = FLAGS_io_threads;
   flags.local_transport = FLAGS_local_transport;
   flags.encrypt = FLAGS_encrypt;

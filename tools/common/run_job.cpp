@@ -259,23 +259,6 @@ parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
   return place;
 }
 
-// Gives a rank to a process that has none of its launcher: that of process 0 if it is the first on
-// the machine where process 0 is to be, else what process 0 says.
-parallel::Place numbered_place(const JobFlags& flags, parallel::Place place, bool first) {
-  place.rank = first ? 0 : 1;
-  if (first) return place;
-  table::ServiceOptions options = service_options(flags, place);
-  options.ranks_by_order = true;
-  LOG(INFO) << "Asking process 0 at " << place.master << " for a rank, within "
-            << flags.start_timeout << " s; known from " << place.source;
-  place.rank = static_cast<int>(or_throw(table::enroll(options)));
-  if (place.rank >= place.processes)
-    throw ConfigError(Code::kPeer, "the job at ", place.master, " has all its ", place.processes,
-                      " processes: this one is one too many, or some have ids (DMLC_WORKER_ID, "
-                      "DMLC_SERVER_ID) and others, as this one, have not");
-  return place;
-}
-
 // Writes what it is told to a file, whole or not at all, and says once if that fails.
 std::function<void(const std::string&)> writer_of(const std::string& path) {
   return [path, failed = false](const std::string& text) mutable {
@@ -352,9 +335,10 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   const bool by_order = found.rank < 0;
   std::optional<FirstHere> first;  // as long as the job trains
   if (by_order) first.emplace(found.master);
-  const parallel::Place at = by_order ? numbered_place(flags, found, first->is_first()) : found;
   TrainRequest own = request;
-  table::ServiceOptions options = service_options(flags, at);
+  const parallel::Place at =
+      by_order ? numbered_place(flags, own.job.solver, found, first->is_first()) : found;
+  table::ServiceOptions options = service_options(flags, at, own.job.solver);
   options.ranks_by_order = by_order;
   const bool joins = !flags.join.empty();
   const parallel::Place place = joins ? joined_place(request, flags, at, options) : at;

@@ -33,7 +33,8 @@ struct WorkerOptions {
   // Params may be updated after a step on a thread beside the solver's. Otherwise they stay as the
   // step left them until the next.
   bool updates_beside = true;
-  Rates rates{};  // from which the ways of exchange are chosen; the same on every worker
+  std::uint8_t copies = 1;  // as in table::Plan, where all that workers exchange is rows of servers
+  Rates rates{};            // from which the ways of exchange are chosen; the same on every worker
 };
 
 // Makes an updater of the net's layers over a table, of as many workers and servers as its roster

@@ -17,12 +17,14 @@ inline constexpr std::size_t kMaxReasonBytes = 4000;
 // Limit of the body of an Ask and an Answer; a longer one may not be encoded.
 inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 
-// The purpose of a connection. A process opens one connection for each purpose.
-enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
+// The purpose of a connection: rows, from a worker to a server; the coordinator's messages; updates
+// for copies, from a server to the one that has copies of its rows. A process opens one connection
+// for each purpose.
+enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2, kCopies = 3 };
 
 // The version of all frames but the first messages. docs/reference/protocol.md lists what each
 // version changed.
-inline constexpr std::uint8_t kProtocolVersion = 9;
+inline constexpr std::uint8_t kProtocolVersion = 10;
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
@@ -158,6 +160,34 @@ struct NormTotal {
   Generation generation = 0;
 };
 
+// ---- copies of rows, between servers ----
+// A worker's push that an update took, or dropped.
+struct MergedPush {
+  std::uint16_t worker = 0;
+  Clock clock = 0;
+  bool taken = true;
+  bool operator==(const MergedPush&) const = default;
+};
+// An update of a row, from its server to the one that has a copy: what its pushes add up to. The
+// copy does the same arithmetic with the same numbers, so it has the same bits. One without numbers
+// makes no version: all its pushes were dropped.
+struct Update {
+  RowId row = 0;
+  std::uint64_t number = 0;  // counts the updates of the row in this generation, from 1
+  Apply apply = Apply::kRule;
+  float scale = 1;  // of the payload
+  float rate = 0;   // of the update rule
+  std::vector<MergedPush> merged{};
+  Payload payload{};
+  Generation generation = 0;
+};
+// The answer to an Update: the copy has this one and those before it.
+struct Copied {
+  RowId row = 0;
+  std::uint64_t number = 0;
+  Generation generation = 0;
+};
+
 // ---- the coordinator ----
 // The subject of an Ask to the coordinator. Append only. `clock` and body are those of the Ask.
 enum class Topic : std::uint16_t {
@@ -213,6 +243,9 @@ enum class Topic : std::uint16_t {
   // A process without a rank asks for one on a connection of its own; `clock` is its incarnation.
   // Answered with the u32 rank under which it is to join.
   kEnroll = 18,
+  // A TolerancesBody, from worker 0, when it gives the servers the plan of generation `clock`. Not
+  // answered. In a generation without one any loss ends the job.
+  kTolerances = 19,
 };
 // A request of one worker to all workers.
 enum class Want : std::uint8_t {
@@ -245,8 +278,9 @@ struct Answer {
   std::string body;
 };
 enum class DirectiveKind : std::uint8_t {
-  // From the coordinator: the job ends now, with this code and reason. To the coordinator: the
-  // sender has lost the process of rank `clock`, or ends by itself if that is its own rank.
+  // From the coordinator: the job ends now, with this code and reason. To the coordinator: so it
+  // does, since the process of rank `clock` broke the protocol, or ends by itself if that is the
+  // sender's own rank.
   kAbort = 1,
   // Asks the worker to say at once which clock it will surely finish (kPaused). It starts no other
   // before kAgreed.
@@ -257,6 +291,9 @@ enum class DirectiveKind : std::uint8_t {
   kAgreed = 3,
   kFinished = 4,  // all workers are done: servers may go
   kLeft = 5,      // the process of rank `clock` has left in order: its connections may end
+  // The process of rank `clock` is lost, `text` says why. To the coordinator: the sender has lost
+  // it. From the coordinator: the job goes on without it, and nothing of it counts any more.
+  kLost = 6,
 };
 struct Directive {
   DirectiveKind kind = DirectiveKind::kAbort;
@@ -268,7 +305,7 @@ struct Directive {
 
 using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, Offer, Taken,
                              PlanMessage, Init, Ready, Push, Get, RowMessage, NeedPush, Retire,
-                             Norm, NormTotal, Ask, Answer, Directive>;
+                             Norm, NormTotal, Update, Copied, Ask, Answer, Directive>;
 const char* name_of(const Message& message);  // "Push"
 // Returns the urgency of a server's message to a worker under this plan. Messages other than rows
 // leave before rows.

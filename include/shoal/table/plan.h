@@ -7,6 +7,7 @@
 namespace shoal::table {
 
 inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's words
+inline constexpr std::size_t kMaxCopiedWorkers = 4096;     // where rows have two copies
 
 // The plan that all workers and servers must agree on before the first push. The same on every
 // worker: it is computed from the net, the solver and the number of servers, and its digest is
@@ -33,6 +34,14 @@ struct Plan {
   std::vector<Clock> clocks{};
   // The ranks of the servers' processes, by server; none: as in the job's first roster.
   std::vector<Rank> server_ranks{};
+  // The number of servers that have each row which all workers push: 1; or 2, its own and copy_of()
+  // that one.
+  std::uint8_t copies = 1;
+  // Returns the server that has a copy of this server's rows, if copies is 2.
+  std::uint16_t copy_of(int server) const {
+    return static_cast<std::uint16_t>((server + 1) % servers);
+  }
+  bool is_copied(int server) const { return copies == 2 && copy_of(server) != server; }
   Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(worker); }
   bool operator==(const Plan&) const = default;
 };

@@ -51,15 +51,6 @@ struct RowView {
   Clock oldest = 0;            // the least clock held, if anything is
 };
 
-// The way in which the numbers of a merge change the row.
-enum class Apply : std::uint8_t {
-  kRule,  // one step of the update rule on scale * sum of weight * values
-  kAdd,   // row += scale * sum of weight * values
-  // One contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of
-  // the row.
-  kElastic,
-};
-
 // One update: the version rises by one. Per worker, take and drop cover a prefix of its held
 // contributions.
 struct Merge {

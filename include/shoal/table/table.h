@@ -143,6 +143,12 @@ enum class Encrypt { kAuto, kAlways, kNever };
 // recorded handshake.
 inline constexpr std::size_t kShortestToken = 16;
 
+// Says whether a job outlives the loss of a process.
+struct LossPolicy {
+  bool goes_on = false;           // the others go on, where the plan permits it; false: all end
+  std::uint32_t min_workers = 1;  // with fewer all stop, to be continued
+};
+
 // The order of sending. kArrival (FIFO) exists for comparison.
 enum class Order { kPriority, kArrival };
 
@@ -165,6 +171,7 @@ struct ServiceOptions {
   std::string configuration;         // net, solver and scheme as text
   std::uint64_t seed = 0;            // the job's, if this is process 0
   std::optional<SchemeSpec> scheme;  // the plan's, for the coordinator of process 0
+  LossPolicy losses{};               // for the coordinator of process 0
   int threads = 1;                   // for input and output
   Order order = Order::kPriority;    // of a worker's pushes and of a server's answers
   // Called in process 0, on a thread for input and output, with each round that ends, as in

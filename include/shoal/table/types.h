@@ -90,6 +90,15 @@ enum class ContributionKind : std::uint8_t {
   kWeights = 2,   // its weights, for elastic averaging; the answer is its own too
 };
 
+// The way in which the numbers of an update change the row.
+enum class Apply : std::uint8_t {
+  kRule,  // one step of the update rule on scale * sum of weight * values
+  kAdd,   // row += scale * sum of weight * values
+  // One contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of
+  // the row.
+  kElastic,
+};
+
 // The parts of a row: a shard keeps a number of each for every number of the row.
 enum class Part : std::uint8_t { kWeights = 0, kHistory = 1, kHistory2 = 2 };
 

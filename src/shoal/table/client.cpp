@@ -1,6 +1,7 @@
 #include "shoal/table/client.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "shoal/base/log.h"
 #include "shoal/base/try.h"
@@ -30,7 +31,10 @@ Client::Client(const ClientOptions& options, const Plan& plan,
       waits_(own_.size() * kParts),
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
+      routes_(plan.servers),
+      known_(own_.size()),
       queues_(plan.servers) {
+  std::iota(routes_.begin(), routes_.end(), 0);
   for (std::size_t number = 0; number < own_.size(); ++number) {
     const Row& row = rows_[own_[number]];
     states_.emplace_back(options.codecs(row.push_codec)->state_length(row.length));
@@ -61,7 +65,7 @@ void Client::say(Slot slot, Say what) {
     turn.urgency = {wait.clock, row.priority};
     turn.row = row_of(slot);
   }
-  queues_[row.server].push(turn);
+  queues_[routes_[row.server]].push(turn);
 }
 
 void Client::push(Push push, Instant now) {
@@ -74,6 +78,7 @@ void Client::push(Push push, Instant now) {
   const std::size_t count = push.payload.floats().size();
   CHECK(count == row.length || (push.weight == 0 && count == 0))
       << count << " numbers for row " << push.row << ", which has " << row.length;
+  if (server_of(push.row) == kNoServer) return std::ranges::fill(push.clear_after, 0.0f), void();
   encode(push);
   const std::size_t number = own_.find(push.row);
   push.base = versions_[number];
@@ -89,7 +94,7 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
   const Wait& wait = waits_[slot];
   CHECK(!wait.waiting || wait.clock == clock)
       << "row " << row << " is asked for at clock " << clock << " and at " << wait.clock;
-  if (!wait.waiting) start(slot, clock, Say::kGet, now);
+  if (!wait.waiting && server_of(row) != kNoServer) start(slot, clock, Say::kGet, now);
 }
 
 // Encodes the push's numbers. If the payload is other memory than these, they may be cleared at
@@ -156,8 +161,8 @@ bool Client::keeps(const RowMessage& row) const {
 Status Client::check_row(int server, RowId row, const char* name) const {
   if (row >= rows_.size())
     return broken_by(server, name, " of row ", row, "; there are ", rows_.size());
-  if (rows_[row].server != server)
-    return broken_by(server, name, " of row ", row, ", which is server ", rows_[row].server, "'s");
+  if (server_of(row) != server)
+    return broken_by(server, name, " of row ", row, ", which is server ", server_of(row), "'s");
   if (!is_own(row))
     return broken_by(server, name, " of row ", row, ", which is not for worker ", options_.worker);
   return {};
@@ -201,6 +206,7 @@ void Client::arrive(Slot slot, Version version) {
   wait.say = Say::kNothing;
   if (part_of(slot) != Part::kWeights) return;
   versions_[slot / kParts] = version;
+  known_[slot / kParts] = true;
   std::optional<Push>& push = pushes_[slot / kParts];
   if (!push) return;
   // One of the versions since is the push's own, unless it made none.
@@ -251,9 +257,33 @@ std::optional<Message> Client::next(int server) {
 
 void Client::link_up(int server) {
   for (Slot slot = 0; slot < waits_.size(); ++slot)
-    if (waits_[slot].waiting && rows_[row_of(slot)].server == server && waits_[slot].asked &&
+    if (waits_[slot].waiting && server_of(row_of(slot)) == server && waits_[slot].asked &&
         waits_[slot].say == Say::kNothing)
       say(slot, Say::kGet);
+}
+
+Result<std::vector<RowId>> Client::lose_server(int server, const std::function<int(int)>& heir_of) {
+  std::vector<Slot> waiting;
+  for (Slot slot = 0; slot < waits_.size(); ++slot)
+    if (waits_[slot].waiting && server_of(row_of(slot)) == server) waiting.push_back(slot);
+  for (std::size_t s = 0; s < routes_.size(); ++s)
+    if (routes_[s] == server) routes_[s] = heir_of(static_cast<int>(s));
+  queues_.at(server) = {};
+  std::vector<RowId> arrived;
+  for (const Slot slot : waiting) {
+    waits_[slot].say = Say::kNothing;
+    if (server_of(row_of(slot)) != kNoServer) {
+      const bool pushes = part_of(slot) == Part::kWeights && pushes_[slot / kParts];
+      say(slot, pushes ? Say::kPush : Say::kGet);
+      continue;
+    }
+    if (part_of(slot) == Part::kWeights && !known_[slot / kParts])
+      return Error{Code::kPeer, str("row ", row_of(slot), " was never read from server ", server,
+                                    ", which is lost, and no other has it")};
+    arrive(slot, versions_[slot / kParts]);
+    arrived.push_back(row_of(slot));
+  }
+  return arrived;
 }
 
 std::optional<Client::Overdue> Client::overdue() const {
@@ -261,7 +291,7 @@ std::optional<Client::Overdue> Client::overdue() const {
   const auto wait = std::ranges::min_element(waits_, {}, since);
   if (wait == waits_.end() || !wait->waiting) return std::nullopt;
   const RowId row = row_of(static_cast<Slot>(wait - waits_.begin()));
-  return Overdue{row, rows_[row].server, wait->clock, wait->since};
+  return Overdue{row, server_of(row), wait->clock, wait->since};
 }
 
 }  // namespace shoal::table

@@ -65,6 +65,14 @@ class Client {
   // Asks anew for all messages that were sent and not acknowledged: the link to `server` was lost
   // and is up again.
   void link_up(int server);
+  // Goes on without a server that is lost: the server heir_of(s) answers from now on for the rows
+  // that server s of the plan had, and gets again what was not acknowledged. If that is kNoServer,
+  // the rows stay as they were read last, and pushes of them are dropped: they have arrived at
+  // once, and are returned. Returns an error if such a row was never read.
+  static constexpr int kNoServer = -1;
+  Result<std::vector<RowId>> lose_server(int server, const std::function<int(int)>& heir_of);
+  // Returns the server that has the row now, or kNoServer.
+  int server_of(RowId row) const { return routes_[rows_[row].server]; }
 
   // Returns the staleness of this client's pushes. Shards count reads.
   const StalenessCounts& staleness() const { return staleness_; }
@@ -134,6 +142,9 @@ class Client {
   std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
   std::vector<Version> versions_;            // by own row: last read
   std::vector<std::vector<float>> states_;   // by own row: of the codec of its pushes
+  // By server of the plan: the one that has its rows now, or kNoServer.
+  std::vector<int> routes_;
+  std::vector<bool> known_;  // by own row: it was read
   // Queues by server.
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
   std::uint64_t tickets_ = 0;

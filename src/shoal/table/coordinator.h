@@ -20,6 +20,7 @@ struct CoordinatorOptions {
   // with one step, and counts.
   std::optional<SchemeSpec> scheme{};
   SchemeMaker maker = &SchemeSpec::make;
+  LossPolicy losses{};
 };
 
 // Passes each question of a worker to the part that answers it.
@@ -42,8 +43,9 @@ class Coordinator {
   // for.
   Rank enroll() { return job_.members.enroll(); }
   std::uint32_t processes() const { return job_.members.size(); }  // that have a rank
-  // Ends the job: the process is lost, or was silent too long. All others get a message that names
-  // its rank, host, last clock and `why`. Each gets it once, and none after the job is done.
+  // Notes that the process is lost, or was silent too long. All others get a message that names its
+  // rank, host, last clock and `why`: an end of the job, or, if losses permit it, a kLost, and the
+  // job goes on to its next generation. Each gets it once, and none after the job is done.
   void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);
   // Notes the last clock heard of a process, for messages.
   void heard(Rank rank, Clock clock) { job_.members.heard(rank, clock); }

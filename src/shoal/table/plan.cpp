@@ -52,6 +52,13 @@ std::string validate(const Plan& plan) {
   if (const std::size_t letters = plan.scheme.words().size(); letters > kMaxSchemeBytes)
     return str("the scheme's name has ", letters, " letters; at most ", kMaxSchemeBytes,
                " are allowed");
+  if (plan.copies < 1 || plan.copies > 2)
+    return str("there are ", int{plan.copies}, " copies of each row; 1 or 2 are allowed");
+  if (plan.copies == 2 && plan.clip >= 0)
+    return "a clip of the norm needs all servers at once: its rows have no second copy";
+  if (plan.copies == 2 && plan.workers > kMaxCopiedWorkers)
+    return str("there are ", plan.workers, " workers; rows have two copies with at most ",
+               kMaxCopiedWorkers);
   if (plan.rows.empty()) return "there are no rows";
   if (plan.rows.size() > kMaxRows)
     return str("there are ", plan.rows.size(), " rows; at most ", kMaxRows, " are allowed");

@@ -54,6 +54,17 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
   return wrong(", which is not for servers");
 }
 
+Status Shard::hear_server(const Message& message, Outbox& out) {
+  const std::optional<Generation> generation = generation_of(message);
+  if (!rows_ || !generation || *generation > rows_->plan().generation)
+    return broken("a server sends a ", name_of(message), " before worker 0 sent the plan");
+  if (*generation < rows_->plan().generation) {
+    ++keeps_.counters.late;
+    return {};
+  }
+  return rows_->hear_server(message, out);
+}
+
 Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   const Plan& said = message.plan;
   const auto wrong = broken_with("worker 0's plan");

@@ -43,6 +43,17 @@ class Shard {
     if (worker >= 0 && worker < workers() && !rows_->is_gone(worker)) rows_->leave(worker, out);
   }
 
+  // ---- second copies of rows ----
+  // Handles a message of another server: an Update of rows that are copied here, or a Copied.
+  Status hear_server(const Message& message, Outbox& out);
+  // These are as in ShardRows.
+  void send_updates(Outbox& out) const {
+    if (rows_) rows_->send_updates(out);
+  }
+  void lose_server(int server, Outbox& out) {
+    if (rows_) rows_->lose_server(server, out);
+  }
+
   // Returns the row as it is, whatever the scheme lets workers read, in float32. Nothing if this
   // server has no such row.
   std::optional<RowMessage> look(RowId id) const {

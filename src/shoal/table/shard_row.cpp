@@ -114,39 +114,112 @@ double ShardRow::squares(const Merge& merge) const {
   return double{merge.scale} * merge.scale * sum_of_squares(row.length, terms(merge, compensated));
 }
 
+ShardRow::Arithmetic ShardRow::arithmetic_of(const Merge& merge,
+                                             std::span<const Term> terms) const {
+  const Contribution& first = held_[merge.take[0]];
+  return {merge.apply,
+          merge.scale,
+          first.rate * merge.rate_scale,
+          terms,
+          {static_cast<std::uint16_t>(first.worker), first.clock}};
+}
+
 void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
                      const ParallelFor& parallel_for) {
   CHECK_EQ(merge.take.size(), merge.weights.size());
   if (merge.take.empty()) return throw_away(merge);
   std::vector<std::vector<float>> compensated;
-  const std::vector<Term> terms = this->terms(merge, compensated);
+  change(arithmetic_of(merge, terms(merge, compensated)), gradient_scale, spares, parallel_for);
+  throw_away(merge);
+}
+
+void ShardRow::change(const Arithmetic& how, double gradient_scale, Spares& spares,
+                      const ParallelFor& parallel_for) {
   Buffers replaced;  // whose numbers are read below, so that none is a spare yet
   // Each part is changed in another buffer if this one is still in use.
   std::vector<Change> changes;
-  for (std::size_t part = 0; part < (merge.apply == Apply::kRule ? parts_.size() : 1); ++part) {
+  for (std::size_t part = 0; part < (how.apply == Apply::kRule ? parts_.size() : 1); ++part) {
     std::shared_ptr<Buffer>& buffer = parts_[part];
     const float* from = buffer->numbers().data();
     if (buffer->is_lent()) replaced.push_back(std::exchange(buffer, spares.take(row.length)));
     changes.push_back({from, buffer->numbers().data()});
   }
-  const Contribution& first = held_[merge.take[0]];
-  if (merge.apply == Apply::kRule)
+  if (how.apply == Apply::kRule) {
     step_row(optim::make_step(plan_.rule,
                               {.iteration = updates(),
-                               .rate = first.rate * merge.rate_scale,
+                               .rate = how.rate,
                                .lr_mult = row.lr_mult,
                                .weight_decay = plan_.weight_decay,
                                .decay_mult = row.decay_mult,
                                .regularization = plan_.regularization,
-                               .gradient_scale = static_cast<float>(gradient_scale * merge.scale)}),
-             row.length, terms, changes[0], std::span(changes).subspan(1), parallel_for);
-  else if (merge.apply == Apply::kAdd)
-    add_to_row(merge.scale, row.length, terms, changes[0]);
-  else
-    pull(merge, changes[0]);
+                               .gradient_scale = static_cast<float>(gradient_scale * how.scale)}),
+             row.length, how.terms, changes[0], std::span(changes).subspan(1), parallel_for);
+  } else if (how.apply == Apply::kAdd) {
+    add_to_row(how.scale, row.length, how.terms, changes[0]);
+  } else {
+    CHECK_EQ(how.terms.size(), 1u);
+    const auto answer = std::make_shared<Buffer>(row.length);
+    pull_row(how.scale, row.length, how.terms[0].values, changes[0], answer->numbers().data());
+    own_.resize(workers_.size());
+    own_[how.first.worker] = {how.first.clock + 1, Buffer::lend(answer)};
+  }
   for (auto& buffer : replaced) spares.give(std::move(buffer));
   ++version_;
+}
+
+// ---- copies ----
+
+// Returns the update of a merge. Its numbers are those of a single push, if they may be shared, or
+// the sum.
+Update ShardRow::update_of(const Merge& merge) {
+  Update update{.row = id, .generation = plan_.generation};
+  for (const auto* pushes : {&merge.take, &merge.drop})
+    for (const std::size_t i : *pushes)
+      update.merged.push_back(
+          {static_cast<std::uint16_t>(held_[i].worker), held_[i].clock, pushes == &merge.take});
+  if (merge.take.empty()) return update;
+  std::vector<std::vector<float>> compensated;
+  const std::vector<Term> terms = this->terms(merge, compensated);
+  const Arithmetic how = arithmetic_of(merge, terms);
+  update.apply = how.apply;
+  update.scale = how.scale;
+  update.rate = how.rate;
+  const Values& first = held_[merge.take[0]].values;
+  if (terms.size() == 1 && terms[0].weight == 1 && terms[0].values == first.data.data() &&
+      first.owner && terms[0].clear_after == nullptr) {
+    update.payload = as_payload(first);
+    return update;
+  }
+  const std::span<std::byte> sum = allocate(update.payload, row.length * sizeof(float));
+  sum_terms(row.length, terms, reinterpret_cast<float*>(sum.data()));
+  for (const Term& term : terms)
+    if (term.clear_after) std::fill_n(term.clear_after, row.length, 0.0f);
+  return update;
+}
+
+Update ShardRow::apply_and_copy(const Merge& merge, double gradient_scale, Spares& spares,
+                                const ParallelFor& parallel_for) {
+  Update update = update_of(merge);
+  if (!merge.take.empty()) {
+    const Term sum{update.payload.floats().data()};
+    change(arithmetic_of(merge, {&sum, 1}), gradient_scale, spares, parallel_for);
+  }
   throw_away(merge);
+  return update;
+}
+
+void ShardRow::follow(const Update& update, double gradient_scale, Spares& spares,
+                      const ParallelFor& parallel_for) {
+  const Term sum{update.payload.floats().data()};
+  if (!update.payload.bytes.empty())
+    change({update.apply, update.scale, update.rate, {&sum, 1}, update.merged.at(0)},
+           gradient_scale, spares, parallel_for);
+  for (const auto& [worker, clock, taken] : update.merged) {
+    workers_[worker].merged = clock + 1;
+    if (taken) workers_[worker].last = version_;
+    move(worker, clock + 1, kUnbounded);
+  }
+  uncopied.begin_after(update.number);
 }
 
 // Returns the updates so far. Those before the plan's start are one a clock, or the sum of the
@@ -156,15 +229,6 @@ std::int64_t ShardRow::updates() const {
   const Clock before =
       clocks.empty() ? plan_.start : std::accumulate(clocks.begin(), clocks.end(), Clock{0});
   return before + version_ - plan_.start;
-}
-
-void ShardRow::pull(const Merge& merge, Change weights) {
-  CHECK_EQ(merge.take.size(), 1u);
-  const Contribution& theirs = held_[merge.take[0]];
-  const auto answer = std::make_shared<Buffer>(row.length);
-  pull_row(merge.scale, row.length, theirs.values.data.data(), weights, answer->numbers().data());
-  own_.resize(workers_.size());
-  own_[theirs.worker] = {theirs.clock + 1, Buffer::lend(answer)};
 }
 
 void ShardRow::throw_away(const Merge& merge) {

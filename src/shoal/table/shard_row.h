@@ -6,6 +6,7 @@
 #include "shoal/table/codec.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/scheme.h"
+#include "shoal/table/uncopied.h"
 #include "shoal/table/update.h"
 
 namespace shoal::table {
@@ -53,6 +54,15 @@ class ShardRow {
   void apply(const Merge& merge, double gradient_scale, Spares& spares,
              const ParallelFor& parallel_for);
 
+  // Does the same, and returns the update for the row's second copy.
+  Update apply_and_copy(const Merge& merge, double gradient_scale, Spares& spares,
+                        const ParallelFor& parallel_for);
+  // Applies an update of the server whose row this is a copy of.
+  void follow(const Update& update, double gradient_scale, Spares& spares,
+              const ParallelFor& parallel_for);
+  // The updates that the second copy does not have yet.
+  Uncopied uncopied;
+
   // Counts the merge without the numbers.
   void count(const Merge& merge) {
     version_ += !merge.take.empty();
@@ -79,7 +89,7 @@ class ShardRow {
     std::size_t floats = parts_.size() * row.length;
     for (const Contribution& one : held_) floats += one.values.data.size();
     for (const Own& own : own_) floats += own.values.data.size();
-    return floats * sizeof(float) + encoded_.bytes.size();
+    return floats * sizeof(float) + encoded_.bytes.size() + uncopied.bytes();
   }
 
   // A merge that waits for the norm of all rows.
@@ -105,7 +115,17 @@ class ShardRow {
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
   std::int64_t updates() const;  // that its histories have seen, which Adam counts
-  void pull(const Merge& merge, Change weights);
+  // The arithmetic of an update, and the push whose worker gets the answer of kElastic.
+  struct Arithmetic {
+    Apply apply = Apply::kRule;
+    float scale = 1, rate = 0;
+    std::span<const Term> terms{};
+    MergedPush first{};
+  };
+  void change(const Arithmetic& how, double gradient_scale, Spares& spares,
+              const ParallelFor& parallel_for);
+  Update update_of(const Merge& merge);
+  Arithmetic arithmetic_of(const Merge& merge, std::span<const Term> terms) const;
   void throw_away(const Merge& merge);
 
   const Plan& plan_;

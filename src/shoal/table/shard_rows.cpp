@@ -24,12 +24,13 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
     : keeps_(keeps),
       plan_(plan),
       scheme_(std::move(scheme)),
-      own_(plan.rows, [&keeps](const Row& row) { return row.server == keeps.server; }),
+      copies_(plan_, keeps.server),
+      own_(plan.rows, [this](const Row& row) { return copies_.has(row); }),
       ends_(plan.workers, kUnbounded),
       gone_(plan.workers, false),
       norm_clock_(plan.start) {
   keeps.counts.resize(std::max<std::size_t>(keeps.counts.size(), plan.workers));
-  const bool updates_in_place = in_place && plan.workers == 1 &&
+  const bool updates_in_place = in_place && plan.workers == 1 && plan.copies == 1 &&
                                 scheme_->contribution() == ContributionKind::kGradient &&
                                 !scheme_->keeps_reads;
   for (std::size_t number = 0; number < own_.size(); ++number) {
@@ -46,7 +47,7 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
     auto made = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.push_codec),
                                            *keeps.codecs(row.pull_codec), kept);
     ++shared_;
-    if (row.learns) learning_.push_back(made.get());
+    if (row.learns && copies_.leads(*made)) learning_.push_back(made.get());
     rows_.push_back(std::move(made));
   }
   without_weights_ = shared_;
@@ -143,6 +144,9 @@ Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
   const int writer = plan_.rows[push.row].writer;
   if (worker != writer)
     return broken(push_named(worker, push), " is of a row that worker ", writer, " alone writes");
+  if (push.payload.bytes.empty())
+    return broken(push_named(worker, push), " holds no numbers, and its readers wait for ",
+                  plan_.rows[push.row].length);
   const Result<Values> numbers = numbers_of(worker, push);
   TRY(numbers);
   TRY(check_finite(worker, push, numbers.value()));
@@ -158,6 +162,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
       row_of(push.row, "worker ", worker, "'s push at clock ", push.clock);
   TRY(found);
   ShardRow& row = *found.value();
+  if (!copies_.leads(row)) return copies_.hold_back(worker, push), Status();
   TRY(check_push(worker, row, push));
   const Clock next = row.pushed(worker);
   Result<Values> numbers =
@@ -179,7 +184,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);
   // In lockstep no worker may read more before all have pushed.
-  if (merge(row) || !scheme_->lockstep) answer_readers(row, out);
+  if (merge(row, out) || !scheme_->lockstep) answer_readers(row, out);
   keeps_.counters.parked += row.is_waiting(worker);
   send_norm_if_complete(out);
   return {};
@@ -205,6 +210,7 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
       row_of(get.row, "worker ", worker, "'s read at clock ", get.clock);
   TRY(found);
   ShardRow& row = *found.value();
+  if (!copies_.leads(row)) return copies_.hold_back(worker, get), Status();
   if (!is_ready()) return wrong(" comes before worker 0 sent all weights");
   if (get.part != Part::kWeights) {
     const int part = static_cast<int>(get.part),
@@ -225,14 +231,14 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
 // ---- merges ----
 
 // Merges what the row allows. Returns false if there was no merge.
-bool ShardRows::merge(ShardRow& row) {
+bool ShardRows::merge(ShardRow& row, Outbox& out) {
   bool merged = false;
   while (!row.pending) {
     std::optional<Merge> merge = scheme_->next_merge(row.view());
     if (!merge) break;
     merged = true;
     if (plan_.clip < 0) {
-      apply(row, *merge, 1);
+      apply(row, *merge, 1, out);
       continue;
     }
     const std::size_t first = merge->take.empty() ? merge->drop.at(0) : merge->take[0];
@@ -245,7 +251,7 @@ bool ShardRows::merge(ShardRow& row) {
   return merged;
 }
 
-void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
+void ShardRows::apply(ShardRow& row, const Merge& merge, double clip, Outbox& out) {
   keeps_.counters.merges += !merge.take.empty();
   keeps_.counters.contributions += merge.take.size();
   keeps_.counters.dropped += merge.drop.size();
@@ -259,6 +265,10 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
   for (const std::size_t i : merge.drop) ++keeps_.counts[held[i].worker].dropped;
   if (keeps_.counts_only)
     row.count(merge);
+  else if (copies_.is_copied(row))
+    out.push_back(
+        {copies_.copy(), row.uncopied.keep(row.apply_and_copy(
+                             merge, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for))});
   else
     row.apply(merge, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
 }
@@ -269,7 +279,7 @@ void ShardRows::answer_reader(ShardRow& row, int worker, Outbox& out) {
   RowMessage answer = row.answer(*scheme_, worker);
   if (row.row.learns)
     ++keeps_.counters.staleness[staleness_class(answer.clock - row.view().slowest)];
-  out.push_back({worker, std::move(answer)});
+  row.uncopied.answer(worker, std::move(answer), out);
 }
 
 // ---- a clip of the norm ----
@@ -302,7 +312,7 @@ Status ShardRows::total(const NormTotal& total, Outbox& out) {
   complete_ = 0;
   ++norm_clock_;
   for (ShardRow* row : learning_) {
-    apply(*row, row->pending->merge, clip);
+    apply(*row, row->pending->merge, clip, out);
     row->pending.reset();
   }
   for (ShardRow* row : learning_) advance(*row, out);
@@ -346,6 +356,44 @@ void ShardRows::leave(int worker, Outbox& out) {
   CHECK(!norm_sent_ || complete_ == learning_.size())
       << "a norm was sent of rows that are not complete";
   send_norm_if_complete(out);
+}
+
+Status ShardRows::hear_server(const Message& message, Outbox& out) {
+  const auto* update = std::get_if<Update>(&message);
+  const auto* copied = std::get_if<Copied>(&message);
+  if (!update && !copied) return broken("a server sends a ", name_of(message), " to another");
+  const Result<ShardRow*> row = row_of(update ? update->row : copied->row, "a server's message");
+  TRY(row);
+  if (copied) return copies_.take(*copied, *row.value(), out);
+  const auto follow = [&] {
+    row.value()->follow(*update, 1.0 / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
+  };
+  return copies_.take(*update, *row.value(), follow, out);
+}
+
+void ShardRows::send_updates(Outbox& out) const {
+  for (const ShardRow* row : learning_)
+    for (const Update& update : row->uncopied.updates()) out.push_back({copies_.copy(), update});
+}
+
+void ShardRows::lose_server(int server, Outbox& out) {
+  if (copies_.lose_copy(server))
+    for (ShardRow* row : learning_) row->uncopied.give_up(out);
+  if (!copies_.take_over(server)) return;
+  for (const OwnRow& own : rows_) {
+    const auto* row = std::get_if<std::unique_ptr<ShardRow>>(&own);
+    if (!row || (*row)->row.server != server || !(*row)->row.learns) continue;
+    learning_.push_back(row->get());
+    for (int w = 0; w < plan_.workers; ++w)
+      (*row)->end_at(w, gone_[w] ? (*row)->pushed(w) : ends_[w]);
+  }
+  for (const auto& [worker, message] : copies_.take_held_back()) {
+    if (gone_[worker]) continue;
+    const Status status = std::holds_alternative<Push>(message)
+                              ? push(worker, std::get<Push>(message), out)
+                              : get(worker, std::get<Get>(message), out);
+    if (!status.ok()) LOG(ERROR) << status.error().message;
+  }
 }
 
 }  // namespace shoal::table

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "shoal/table/own_rows.h"
+#include "shoal/table/row_copies.h"
 #include "shoal/table/shard_row.h"
 #include "shoal/table/table.h"
 #include "shoal/table/written_row.h"
@@ -62,6 +63,16 @@ class ShardRows {
   Status total(const NormTotal& total, Outbox& out);
   void leave(int worker, Outbox& out);
 
+  // ---- second copies ----
+  // Handles an Update of the server whose rows are copied here, or a Copied of the one that has
+  // copies of these.
+  Status hear_server(const Message& message, Outbox& out);
+  // Sends all updates again that the copies do not have: the connection broke, and is back.
+  void send_updates(Outbox& out) const;
+  // Goes on without a server that is lost: its rows that are copied here are this server's from now
+  // on, and copies that it had are no longer waited for.
+  void lose_server(int server, Outbox& out);
+
  private:
   // A row that all workers push, or that one of them writes.
   using OwnRow = std::variant<std::unique_ptr<ShardRow>, std::unique_ptr<WrittenRow>>;
@@ -90,23 +101,24 @@ class ShardRows {
   }
   // Makes all merges that the row allows, then all reads.
   void advance(ShardRow& row, Outbox& out) {
-    merge(row);
+    merge(row, out);
     answer_readers(row, out);
   }
-  bool merge(ShardRow& row);
+  bool merge(ShardRow& row, Outbox& out);
   void answer_readers(ShardRow& row, Outbox& out) {
     for (int worker = 0; worker < plan_.workers; ++worker) answer_reader(row, worker, out);
   }
   void answer_reader(ShardRow& row, int worker, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
-  void apply(ShardRow& row, const Merge& merge, double clip);
+  void apply(ShardRow& row, const Merge& merge, double clip, Outbox& out);
   void send_norm(Outbox& out) const;
   void send_norm_if_complete(Outbox& out);
 
   ShardKeeps& keeps_;
   const Plan plan_;
   const std::unique_ptr<Scheme> scheme_;
-  const OwnRows own_;                             // of this server
+  RowCopies copies_;
+  const OwnRows own_;                             // of this server, and copies that it has
   std::vector<OwnRow> rows_;                      // by own row
   std::vector<ShardRow*> learning_;               // own rows that learn, by id
   std::size_t shared_ = 0, without_weights_ = 0;  // rows that all workers push

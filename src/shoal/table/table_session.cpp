@@ -24,12 +24,22 @@ std::string describe(const Plan& plan) {
   const optim::RuleOptions& rule = plan.rule;
   return str(
       "generation: ", plan.generation, "\nworkers: ", plan.workers, "\nservers: ", plan.servers,
-      "\nstart: ", plan.start, "\nrule: ", optim::name_of(rule.rule), "\nmomentum: ", rule.momentum,
+      "\ncopies: ", int{plan.copies}, "\nstart: ", plan.start,
+      "\nrule: ", optim::name_of(rule.rule), "\nmomentum: ", rule.momentum,
       "\nmomentum2: ", rule.momentum2, "\nrms_decay: ", rule.rms_decay, "\ndelta: ", rule.delta,
       "\nregularization: ", plan.regularization == optim::Regularization::kL1 ? "L1" : "L2",
       "\nweight_decay: ", plan.weight_decay, "\nclip: ", plan.clip, "\niter_size: ", plan.iter_size,
       "\nscheme: ", plan.scheme.words(), "\nrows: ", plan.rows.size(), "\nnumbers: ", floats,
       "\nrows' digest: ", hash.finish(), "\n");
+}
+
+// Returns the losses that a plan bears. What workers write for each other has no second copy.
+TolerancesBody tolerances_of(const Plan& plan) {
+  const bool written =
+      std::ranges::any_of(plan.rows, [](const Row& row) { return row.writer != kEveryWorker; });
+  return {.copies = plan.copies,
+          .why_none =
+              written ? "its workers sum gradients, or exchange factors, among themselves" : ""};
 }
 
 Error wrong_plan(const std::string& words) {
@@ -64,6 +74,7 @@ Status TableSession::create(const Plan& plan, const Source& initial,
   if (is_chief) {
     // Sent before the last round, and so before any worker asks for a task.
     tell(Topic::kScheme, plan.generation, plan.scheme.words());
+    tell(Topic::kTolerances, plan.generation, encode(tolerances_of(plan)));
     TRY(install(plan, initial, destinations));
   }
   return ask(Topic::kBarrier, rows_exist(plan.generation), "");
@@ -132,15 +143,17 @@ std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Sour
   const int parts = 1 + optim::histories(plan.rule.rule);
   for (RowId row = 0; row < plan.rows.size(); ++row) {
     if (plan.rows[row].writer != kEveryWorker) continue;
-    std::vector<Message>& to = messages[plan.rows[row].server];
+    const int server = plan.rows[row].server;
     for (int number = 1; number <= parts; ++number) {
       const auto part = static_cast<Part>(number % parts);  // weights, which are 0, come last
       const std::span<const float> numbers = initial(row, part);
-      if (part == Part::kWeights || !numbers.empty())
-        to.push_back(Init{.row = row,
-                          .part = part,
-                          .payload = as_payload({numbers}),
-                          .generation = plan.generation});
+      if (part != Part::kWeights && numbers.empty()) continue;
+      const Init init{.row = row,
+                      .part = part,
+                      .payload = as_payload({numbers}),
+                      .generation = plan.generation};
+      messages[server].push_back(init);
+      if (plan.is_copied(server)) messages[plan.copy_of(server)].push_back(init);
     }
   }
   return messages;

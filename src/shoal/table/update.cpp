@@ -90,6 +90,12 @@ void compensate(float lambda, std::size_t n, const float* values, const float* n
     out[i] = values[i] + lambda * values[i] * values[i] * (now[i] - then[i]);
 }
 
+void sum_terms(std::size_t n, std::span<const Term> terms, float* out) {
+  for_each_block(0, n, terms, [&](std::size_t begin, std::size_t count, const float* values) {
+    std::copy_n(values, count, out + begin);
+  });
+}
+
 double sum_of_squares(std::size_t n, std::span<const Term> terms) {
   double lanes[kLanes] = {};
   for_each_block(0, n, terms, [&](std::size_t, std::size_t count, const float* values) {

@@ -33,6 +33,8 @@ void pull_row(float scale, std::size_t n, const float* theirs, Change row, float
 void compensate(float lambda, std::size_t n, const float* values, const float* now,
                 const float* then, float* out);
 
+// Computes out = sum, with the bits that the functions above take.
+void sum_terms(std::size_t n, std::span<const Term> terms, float* out);
 // Returns the sum of the squares of the sum of the terms, in double.
 double sum_of_squares(std::size_t n, std::span<const Term> terms);
 bool all_finite(std::span<const float> values);

@@ -44,15 +44,6 @@ Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& ra
 // without biases. A tie goes to factors.
 bool factors_are_fewer(const Factored::Sizes& sizes, const JobSize& job);
 
-// The work of a collective for each number of a long vector, and its messages that wait for each
-// other.
-struct Load {
-  double busiest = 0;  // the most that one worker sends, or receives
-  double in_turn = 0;  // the sum over rounds of the most that one worker sends, or receives, in it
-  int rounds = 0;
-};
-Load load_of(Way way, int workers);
-
 // Returns the bytes of a bucket of small layers: so many that the link takes as long for them as
 // for some messages; 1 MiB if the rates are unknown.
 std::size_t bucket_bytes(const Rates& rates);

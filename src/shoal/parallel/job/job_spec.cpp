@@ -48,10 +48,10 @@ std::string configuration_of(const JobSpec& spec) {
   SolverParameter same = spec.solver;
   NetParameter train = train_net_of(spec.solver, spec.name);
   std::vector<NetParameter> tests = test_nets_of(spec.solver, spec.name);
-  clear_fields(
-      same, {"net", "train_net", "test_net", "net_param", "train_net_param", "test_net_param",
-             "snapshot_prefix", "weights", "solver_mode", "device_id", "device_list", "precision",
-             "random_seed", "debug_info", "snapshot_keep", "memory_limit", "scheme"});
+  clear_fields(same, {"net", "train_net", "test_net", "net_param", "train_net_param",
+                      "test_net_param", "snapshot_prefix", "weights", "solver_mode", "device_id",
+                      "device_list", "precision", "random_seed", "debug_info", "snapshot_keep",
+                      "memory_limit", "scheme", "min_workers"});
   std::int64_t begin = 0;
   for (const Phase& phase : spec.phases) {
     SchemeParameter& scheme = *same.add_scheme();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/parallel/job/plan.h"
+#include "shoal/proto/solver.pb.h"
 
 namespace shoal::parallel {
 namespace {
@@ -74,9 +75,27 @@ table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
   plan.ranks = ranks_of(roster);
   plan.server_ranks = each(roster, &Member::server, &Member::rank);
   plan.clocks = clocks;
+  plan.copies = options.copies;
   if (!clocks.empty()) plan.start = std::ranges::min(clocks);
   plan.rows = std::vector<table::Row>(rows.begin(), rows.end());
   return plan;
+}
+
+std::uint8_t copies_of(const SolverParameter& param, const std::string& name,
+                       const table::RosterBody& roster, bool clips) {
+  constexpr std::size_t kManyProcesses = 4;
+  if (param.has_copies() && (param.copies() < 1 || param.copies() > 2))
+    throw ConfigError(Code::kConfig, name, ": copies is ", param.copies(), "; it must be 1 or 2");
+  if (param.copies() == 2 && clips)
+    throw ConfigError(Code::kConfig, name,
+                      ": copies: 2 with clip_gradients: the servers limit the norm together, and "
+                      "none of them can be lost; leave copies out, or give another exchange than "
+                      "TABLE");
+  // Processes that have left count: a job does not lose its copies with its first process.
+  const bool usual =
+      param.on_lost() == OnLost::CONTINUE && roster.processes.size() >= kManyProcesses;
+  const bool two = param.has_copies() ? param.copies() == 2 : usual && !clips;
+  return two && servers_of(roster) > 1 ? 2 : 1;
 }
 
 }  // namespace shoal::parallel

@@ -10,7 +10,7 @@
 #include "shoal/layers/factored.h"
 #include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/job/membership.h"
-#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/replicas/replicas.h"
 #include "shoal/parallel/sums/mpi_sum.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/loss_scaling.h"

@@ -115,6 +115,9 @@ class TableMembership final : public JobMembership {
     const auto made = or_throw(scheme.make());
     check_fit(solver, name_, *made, share_.clients);
     choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
+    const bool clips =
+        solver.clip_gradients() >= 0 && made->contribution() == table::ContributionKind::kGradient;
+    copies_ = copies_of(solver, name_, table_.roster(), clips);
     const WorkerOptions options{.name = name_,
                                 .scheme = scheme,
                                 .weight = contribution_weight(solver, name_, net.context().share()),
@@ -122,6 +125,7 @@ class TableMembership final : public JobMembership {
                                 .generation = generation_,
                                 .servers = servers(),
                                 .updates_beside = options_.updates_beside,
+                                .copies = copies_,
                                 .rates = rates_};
     return make_exchanges({solver, net, table_, options, *made, ways_of(net, choices_)});
   }
@@ -134,6 +138,7 @@ class TableMembership final : public JobMembership {
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
                 << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
     if (team_->chief()) report_exchange(solver);
+    if (team_->chief() && share_.clients > 1) report_losses();
     forecast_ = forecast_of(solver.net(), choices_, job_size(), rates_,
                             spec_.solver.iter_size() * std::max(1, made->task.steps),
                             clips_all(spec_.solver, name_, *made));
@@ -278,6 +283,26 @@ class TableMembership final : public JobMembership {
       LOG(INFO) << "Exchange: " << words;
   }
 
+  // Logs which processes the job can lose, where that is new.
+  void report_losses() {
+    const auto sums = [](const LayerExchange& one) { return one.way != Way::kTable; };
+    std::string words;
+    if (spec_.solver.on_lost() == OnLost::STOP)
+      words = "a process that is lost ends the job (on_lost: STOP)";
+    else if (std::ranges::any_of(choices_, sums))
+      words =
+          "a process that is lost ends the job, since workers exchange gradients among "
+          "themselves; --exchange=TABLE goes on without it";
+    else if (servers_of(table_.roster()) > 1 && copies_ < 2)
+      words =
+          "the job goes on without a process that is lost, process 0 apart; of a server's "
+          "params the last updates and the histories go with it (copies: 2 has them twice)";
+    else
+      words = "the job goes on without a process that is lost, process 0 apart";
+    if (words != losses_) LOG(INFO) << "Losses: " << words;
+    losses_ = words;
+  }
+
   // Logs the predicted and the measured time of the last segment.
   void compare_forecast() const {
     const Speedometer& measured = tuner_.speedometer();
@@ -317,7 +342,9 @@ class TableMembership final : public JobMembership {
   bool asked_to_measure_ = false;
   Rates rates_;                         // of this generation
   std::vector<LayerExchange> choices_;  // of this segment
+  std::uint8_t copies_ = 1;             // of rows, likewise
   std::optional<Forecast> forecast_;    // likewise
+  std::string losses_;                  // what the log says of them
 };
 
 }  // namespace

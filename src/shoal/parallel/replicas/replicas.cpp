@@ -1,4 +1,4 @@
-#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/replicas/replicas.h"
 
 #include <algorithm>
 #include <cmath>

@@ -102,6 +102,7 @@ Status TableSide::create() {
   }
   if (task.contribution != ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
+  if (!messages_.empty()) plan.copies = 1;
   TRY(table.create(plan, initial, destinations));
   created_ = true;
   return first_read(plan);

@@ -102,6 +102,16 @@ void find_together(Strip& strip) {
   }
 }
 
+Load tree_load(int workers) {
+  const int levels = std::bit_width(static_cast<unsigned>(workers)) - 1;
+  // A parent of two that is not the root has them, or itself and a parent, on the same link.
+  const double up = workers == 2 ? 1 : 2;
+  return {
+      .busiest = workers >= 5 ? 3.0 : up,
+      .in_turn = 2 * up * (levels - 1) + 2.0 * (std::has_single_bit(unsigned(workers)) ? 1 : up),
+      .rounds = 2 * levels};
+}
+
 }  // namespace
 
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
@@ -187,6 +197,27 @@ const Step& StepsDone::awaited() const {
   std::size_t strip = 0;
   while (next_[strip] == strips_[strip].size()) ++strip;
   return strips_[strip][next_[strip]];
+}
+
+// ---- costs ----
+
+// The tests check these against the transfers themselves.
+Load load_of(Way way, int workers) {
+  if (workers < 2) return {};
+  const double all = workers;
+  if (way == Way::kTree) return tree_load(workers);
+  if (way == Way::kRing || way == Way::kDirect)
+    return {.busiest = 2 * (all - 1) / all,
+            .in_turn = 2 * (all - 1) / all,
+            .rounds = way == Way::kDirect ? 2 : 2 * (workers - 1)};
+  CHECK(way == Way::kHalvingDoubling) << name_of(way) << " is no collective";
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(workers)));
+  const int levels = static_cast<int>(std::bit_width(static_cast<unsigned>(core))) - 1;
+  const double halves = 2.0 * (core - 1) / core;
+  const bool folds = workers > core;
+  return {.busiest = halves + (folds ? 1 : 0),
+          .in_turn = halves + (folds ? 2 : 0),
+          .rounds = 2 * levels + (folds ? 2 : 0)};
 }
 
 }  // namespace shoal::parallel

@@ -30,6 +30,15 @@ struct Transfer {
 // add to a partner first, and get the sum from it last.
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count);
 
+// The work of a collective for each number of a long vector, and its messages that wait for each
+// other.
+struct Load {
+  double busiest = 0;  // the most that one worker sends, or receives
+  double in_turn = 0;  // the sum over rounds of the most that one worker sends, or receives, in it
+  int rounds = 0;
+};
+Load load_of(Way way, int workers);
+
 // Returns the parts of a vector that go through all transfers one beside the other, so that links
 // stay busy while sums travel: the start of each part, in order, and at the end `count`.
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count);

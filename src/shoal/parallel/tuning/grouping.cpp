@@ -1,4 +1,4 @@
-#include "shoal/parallel/grouping.h"
+#include "shoal/parallel/tuning/grouping.h"
 
 #include <algorithm>
 #include <functional>

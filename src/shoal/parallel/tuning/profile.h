@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "shoal/parallel/grouping.h"
 #include "shoal/parallel/scheme_words.h"
+#include "shoal/parallel/tuning/grouping.h"
 #include "shoal/solver/meter.h"
 #include "shoal/solver/team.h"
 #include "shoal/table/table.h"

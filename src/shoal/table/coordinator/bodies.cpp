@@ -22,6 +22,10 @@ void fields(auto& io, wire::Is<ReportBody> auto& body) {
   io(body.iterations, body.compute, body.data, body.rows, body.other);
 }
 void fields(auto& io, wire::Is<Want> auto& want) { io(want); }
+void fields(auto& io, wire::Is<TolerancesBody> auto& body) {
+  io(body.copies);
+  io.text(body.why_none, kMaxReasonBytes, "reason");
+}
 
 // These return which value is wrong; "" if none is.
 std::string wrong_number(std::initializer_list<double> numbers) {
@@ -61,9 +65,9 @@ std::string wrong_with(const RosterBody& roster) {
 
 // The words in front of an error; in the order of Body's alternatives.
 constexpr const char* kKinds[] = {
-    "A Join has ",           "A Roster has ",     "A Segment has ",    "A Leave has ",
-    "a body of a report: ",  "a body of begin: ", "a body of judge: ", "a body of a start: ",
-    "a body of a verdict: ", "a body of a wish: "};
+    "A Join has ",           "A Roster has ",      "A Segment has ",        "A Leave has ",
+    "a body of a report: ",  "a body of begin: ",  "a body of judge: ",     "a body of a start: ",
+    "a body of a verdict: ", "a body of a wish: ", "a body of tolerances: "};
 static_assert(std::size(kKinds) == std::variant_size_v<Body>);
 
 }  // namespace

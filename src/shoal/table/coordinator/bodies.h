@@ -31,10 +31,15 @@ struct VerdictBody {
   std::uint32_t steps = 0;
   Verdict verdict = Verdict::kPush;
 };
+// The body of kTolerances: which losses a generation's plan can bear.
+struct TolerancesBody {
+  std::uint8_t copies = 1;  // as in Plan
+  std::string why_none{};   // the plan bears none, for this reason; "": it bears some
+};
 // A TaskReport is the body of kJudge; a Start, whose worker is not in it, answers kBegin; a Want is
 // the body of kPause, and of the answer to kMeet.
 using Body = std::variant<JoinBody, RosterBody, SegmentBody, LeaveBody, ReportBody, BeginBody,
-                          TaskReport, Start, VerdictBody, Want>;
+                          TaskReport, Start, VerdictBody, Want, TolerancesBody>;
 std::string encode(const Body& body);
 // Decodes `bytes` into a body of the kind that `body` is already. An error names what is wrong with
 // them.

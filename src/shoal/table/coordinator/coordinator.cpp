@@ -51,6 +51,7 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
     case Topic::kBegin: return job_.pacing.begin(rank, ask);
     case Topic::kJudge: return job_.pacing.judge(rank, ask);
     case Topic::kScheme: return next_scheme(rank, ask);
+    case Topic::kTolerances: return membership_.tolerances(rank, ask);
     case Topic::kReport: return job_.stragglers.take(rank, ask.body);
     default:
       return job_.members.broken(rank, " asks for topic ", static_cast<int>(ask.topic),
@@ -101,7 +102,7 @@ std::optional<Error> Coordinator::stuck() {
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : job_(options.processes,
            [this](const Rounds::Round& round) { return membership_.next_generation(round); }),
-      membership_(job_, options.seed),
+      membership_(job_, options.seed, options.losses),
       maker_(options.maker) {
   CHECK_GE(options.processes, 1u);
   if (options.ranks_by_order) job_.members.give_ranks();
@@ -119,9 +120,10 @@ Status Coordinator::handle(Rank rank, const Message& message) {
   if (rank < job_.members.size() && job_.members[rank].left) return {};
   if (rank >= job_.members.size() || !job_.members[rank].joined)
     return broken("rank ", rank, " sends ", name_of(message), " before it has joined");
-  if (const auto* directive = std::get_if<Directive>(&message);
-      directive && directive->kind == DirectiveKind::kAbort) {
-    abort(rank, *directive);
+  if (const auto* directive = std::get_if<Directive>(&message)) {
+    if (directive->kind == DirectiveKind::kAbort) abort(rank, *directive);
+    if (directive->kind == DirectiveKind::kLost)
+      membership_.lose(static_cast<Rank>(directive->clock), directive->code, directive->text);
     return {};
   }
   const auto wrong = [&](const char* when) {
@@ -135,11 +137,11 @@ Status Coordinator::handle(Rank rank, const Message& message) {
   return status;
 }
 
-// Handles a process that has lost another, or ends by itself.
+// Handles a process that ends by itself, or that found another to break the protocol.
 void Coordinator::abort(Rank rank, const Directive& directive) {
   const auto whose = static_cast<Rank>(directive.clock);
   if (whose != rank || (!job_.members.is_founding(rank) && !membership_.in_roster(rank)))
-    membership_.lose(whose, directive.code, directive.text);
+    membership_.lose(whose, directive.code, directive.text, false);
   else
     membership_.end({directive.code, str(job_.members.name(rank), " has ended: ", directive.text)},
                     rank);

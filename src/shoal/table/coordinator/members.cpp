@@ -16,7 +16,7 @@ const char* name_of(Topic topic) {
   constexpr const char* kNames[] = {"unknown", "join",    "barrier", "sum",    "gather",
                                     "share",   "outputs", "pause",   "paused", "done",
                                     "report",  "heard",   "begin",   "judge",  "scheme",
-                                    "meet",    "regroup", "leave",   "enroll"};
+                                    "meet",    "regroup", "leave",   "enroll", "tolerances"};
   const auto number = static_cast<std::size_t>(topic);
   return kNames[number < std::size(kNames) ? number : 0];
 }

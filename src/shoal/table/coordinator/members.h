@@ -21,7 +21,7 @@ using Lines = std::vector<std::string>;
 
 struct Member {
   bool joined = false, done = false;
-  bool leaving = false, left = false;  // wants to leave, and is still here; has left in order
+  bool leaving = false, left = false;  // wants to leave, and is still here; has left, or is lost
   std::optional<Clock> asks_to_leave;  // and waits for the answer
   std::int64_t incarnation = 0;
   JoinBody body;

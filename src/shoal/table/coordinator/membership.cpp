@@ -1,5 +1,6 @@
 #include "shoal/table/coordinator/membership.h"
 
+#include "shoal/base/timer.h"
 #include "shoal/base/try.h"
 #include "shoal/table/coordinator/difference.h"
 
@@ -132,6 +133,12 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
   roster_ = job_.regrouping.next(ends, [this](Rank rank) { return job_.stragglers.seconds(rank); });
   for (const Rank rank : leaving) let_go(rank);
   job_.rounds.begin_generation();
+  tolerances_.reset();
+  lost_early_.clear();
+  if (stopped_since_)
+    job_.members.warn(str("the job goes on ",
+                          to_seconds(job_.members.now - *std::exchange(stopped_since_, {})),
+                          " s after the loss"));
   job_.norms.begin_generation(roster_->generation);
   job_.agreement.begin_generation(roster_->measures);
   const std::string body = encode(*roster_);
@@ -235,6 +242,9 @@ void Membership::take_out(Rank rank) {
 
 void Membership::finish() {
   finished_ = true;
+  if (losses_ > 0)
+    job_.members.warn(str(losses_, losses_ == 1 ? " process was" : " processes were",
+                          " lost, and the job has ended well"));
   for (const Rank rank : newcomers()) join_late(rank);
   for (const Rank rank : job_.members.which([](const Member& member) {
          return member.asks_to_leave && member.done && !member.left;
@@ -255,7 +265,51 @@ void Membership::end(Error error, Rank but) {
   ended_ = std::move(error);
 }
 
-void Membership::lose(Rank rank, Code code, const std::string& why) {
+// ---- losses ----
+
+Status Membership::tolerances(Rank rank, const Ask& ask) {
+  if (job_.members[rank].worker != 0)
+    return job_.members.broken(rank, " says which losses its plan bears, and only worker 0 may");
+  Result<TolerancesBody> body = decode<TolerancesBody>(ask.body);
+  TRY(body);
+  if (static_cast<Generation>(ask.clock) != roster_->generation) return {};
+  tolerances_ = std::move(body).value();
+  for (const auto& [lost, error] : std::exchange(lost_early_, {}))
+    if (const std::string ends = why_it_ends_all(lost) + rows_lost_with(lost); !ends.empty())
+      end({error.code, lost_words(lost, error.message, ends)}, lost);
+  return {};
+}
+
+// Returns "" if the job can go on without the process; else why it ends.
+std::string Membership::why_it_ends_all(Rank rank) const {
+  if (!bears_.goes_on) return "on_lost is STOP";
+  const Member& member = job_.members[rank];
+  if (rank == 0) return "it coordinates the job";
+  if (member.worker == 0) return "it is the chief, which writes the job's snapshots";
+  if (!tolerances_) return "";  // the plan will show it
+  return tolerances_->why_none;
+}
+
+// Returns which rows are on no server any more without this one, in words; "" if none are.
+std::string Membership::rows_lost_with(Rank rank) const {
+  if (!tolerances_) return "";
+  const std::vector<Rank> servers = job_.members.servers();
+  for (std::size_t s = 0; s < servers.size() && job_.members[rank].serves(); ++s) {
+    const Rank next = servers[(s + 1) % servers.size()];
+    const bool has_rows = servers[s] == rank || job_.members[servers[s]].left,
+               has_copies = next == rank || job_.members[next].left;
+    if (servers[s] != rank && next != rank) continue;
+    if (tolerances_->copies < 2 || next == servers[s]) {
+      if (servers[s] == rank) return "its params have no second copy (copies: 1)";
+    } else if (has_rows && has_copies) {
+      return str("the params of ", job_.members.name(servers[s]), " were copied on ",
+                 job_.members.name(next), ", and both are lost");
+    }
+  }
+  return "";
+}
+
+void Membership::lose(Rank rank, Code code, const std::string& why, bool may_go_on) {
   const bool known = rank < job_.members.size();
   if (known && job_.members[rank].left) return;
   if (known && !job_.members.is_founding(rank) && !in_roster(rank)) {  // it had not joined yet
@@ -264,7 +318,51 @@ void Membership::lose(Rank rank, Code code, const std::string& why) {
     job_.members[rank].left = true;
     return;
   }
-  end({code, str("lost ", job_.members.name(rank), ": ", why)}, rank);
+  const bool may =
+      may_go_on && known && roster_ && job_.members[rank].joined && !finished_ && !ended_;
+  const std::string ends = may ? why_it_ends_all(rank) : "";
+  if (!may || !ends.empty()) {
+    const bool says = may && bears_.goes_on;
+    return end({code, lost_words(rank, why, says ? ends : "")}, rank);
+  }
+  if (!tolerances_) lost_early_.emplace(rank, Error{code, why});
+  go_on_without(rank, why);
+}
+
+std::string Membership::lost_words(Rank rank, const std::string& why,
+                                   const std::string& ends) const {
+  return str("lost ", job_.members.name(rank), ": ", why,
+             ends.empty() ? "" : " The job cannot go on without it: " + ends + ".");
+}
+
+// Counts the process out at once, and takes it from the members when the next generation begins.
+void Membership::go_on_without(Rank rank, const std::string& why) {
+  const std::string name = job_.members.name(rank);
+  job_.members.warn(str("lost ", name, ": ", why, " The job goes on without it."));
+  if (const std::string rows = rows_lost_with(rank); !rows.empty())
+    job_.members.warn(str(rows,
+                          ": workers go on from what they have read last of these, and with "
+                          "the histories of the last snapshot, or zeros"));
+  for (const Rank other : job_.members.here())
+    job_.members.say(
+        other,
+        Directive{.kind = DirectiveKind::kLost, .clock = static_cast<Clock>(rank), .text = why});
+  Member& member = job_.members[rank];
+  ++losses_;
+  stopped_since_ = stopped_since_.value_or(job_.members.now);
+  member.leaving = member.left = true;
+  job_.rounds.forget(rank);
+  if (member.active()) {
+    job_.pacing.lose(rank);
+    take_out(rank);
+  }
+  if (job_.members.active().empty()) return finish();
+  if (job_.members.active().size() < bears_.min_workers) {
+    job_.members.warn(str(job_.members.active().size(), " workers are left, and min_workers is ",
+                          bears_.min_workers, ": the job stops, to be continued"));
+    return job_.agreement.want(Want::kRequeue);
+  }
+  want_next(name + " is lost");
 }
 
 }  // namespace shoal::table

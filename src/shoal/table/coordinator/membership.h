@@ -8,6 +8,7 @@
 #include "shoal/table/coordinator/regrouping.h"
 #include "shoal/table/coordinator/rounds.h"
 #include "shoal/table/coordinator/stragglers.h"
+#include "shoal/table/table.h"
 
 namespace shoal::table {
 
@@ -30,13 +31,17 @@ struct JobParts {
 
 class Membership {
  public:
-  Membership(JobParts& job, std::uint64_t seed) : job_(job), seed_(seed) {}
+  // `bears`: which losses the job is to survive.
+  Membership(JobParts& job, std::uint64_t seed, const LossPolicy& bears)
+      : job_(job), seed_(seed), bears_(bears) {}
 
   Status join(Rank rank, const Ask& ask);
   Status leave(Rank rank, const Ask& ask);
   // Notes that the worker has finished its part of the job.
   Status done(Rank rank, const Ask& ask);
-  void lose(Rank rank, Code code, const std::string& why);
+  // Notes that the process is lost. All others go on without it, if they may, or end.
+  void lose(Rank rank, Code code, const std::string& why, bool may_go_on = true);
+  Status tolerances(Rank rank, const Ask& ask);
   // Tells all that have joined, `but` one, that the job ends now.
   void end(Error error, Rank but);
   // Requests another generation for all.
@@ -83,8 +88,12 @@ class Membership {
   }
   void begin();
   std::string why_it_stays(Rank rank) const;
+  std::string why_it_ends_all(Rank rank) const;
+  std::string rows_lost_with(Rank rank) const;
   void let_go(Rank rank);
   void take_out(Rank rank);
+  void go_on_without(Rank rank, const std::string& why);
+  std::string lost_words(Rank rank, const std::string& why, const std::string& ends) const;
   void finish();
   Directive finished_directive() const {
     return {.kind = DirectiveKind::kFinished,
@@ -97,6 +106,11 @@ class Membership {
 
   JobParts& job_;
   const std::uint64_t seed_;
+  const LossPolicy bears_;
+  std::optional<TolerancesBody> tolerances_;  // of the present generation, once known
+  std::map<Rank, Error> lost_early_;          // before that
+  int losses_ = 0;                            // of processes that others went on without
+  std::optional<Instant> stopped_since_;      // the first since the generation began
   std::optional<RosterBody> roster_;
   std::string configuration_;  // of all
   std::optional<Error> ended_;

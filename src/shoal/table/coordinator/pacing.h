@@ -91,6 +91,11 @@ class Pacing {
     worker.waits.reset();
     if (pool_ && worker.begun == done && !worker.over) ++pool_->left;
   }
+  // The worker is lost: the task that it had begun returns to the pool.
+  void lose(Rank rank) {
+    if (const std::optional<Clock> begun = workers_[rank].begun) leave_undone(rank, *begun);
+    workers_[rank].waits.reset();
+  }
   // Notes that the worker goes to a meeting: if it waits for a start, it will ask again, unless it
   // has ended its tasks.
   void stop_asking(Rank rank, bool ended) {

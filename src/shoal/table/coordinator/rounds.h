@@ -43,6 +43,12 @@ class Rounds {
   // Sets what a worker that is done contributes to every gather, until the next generation.
   void stand_in(Rank rank, std::string body) { stand_ins_[rank] = std::move(body); }
   void begin_generation() { stand_ins_.clear(); }
+  // Takes a worker that is lost out of the rounds in which it waits.
+  void forget(Rank rank) {
+    for (auto& [key, round] : open_) round.erase(rank);
+    std::erase_if(open_, [](const auto& entry) { return entry.second.empty(); });
+    workers_.erase(rank);
+  }
   // Closes rounds that only waited for workers that are done now, or for an agreement.
   void close() {
     std::erase_if(open_, [this](const auto& entry) {

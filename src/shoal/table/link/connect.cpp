@@ -4,7 +4,7 @@
 namespace shoal::table {
 namespace {
 
-constexpr std::string_view kNoConnection = "No connection to ";
+constexpr std::string_view kNoConnection = "No connection to ", kRefused = ": nobody listens there";
 
 Error no_connection(Code code, const std::string& address, const std::string& why) {
   return Error{code, str(kNoConnection, address, ": ", why,
@@ -56,7 +56,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
     if (!error && socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored))
       error = asio::error::connection_refused;
     if (error == asio::error::connection_refused)
-      return fail(Code::kPeer, str(error.message(), ": nobody listens there"));
+      return fail(Code::kPeer, str(error.message(), kRefused));
     if (error) return fail(Code::kPeer, error.message());
     finish(std::move(socket_));
   }
@@ -120,6 +120,10 @@ void reach(const Strand& strand, const std::string& address, milliseconds within
   dial(strand, address, within, [done = std::move(done)](const Result<tcp::socket>& socket) {
     done(socket.ok() ? Status() : Status(socket.error()));
   });
+}
+
+bool nobody_listens(const Error& error) {
+  return worth_another_try(error) && error.message.find(kRefused) != std::string::npos;
 }
 
 bool worth_another_try(const Error& error) { return error.message.starts_with(kNoConnection); }

@@ -34,6 +34,19 @@ void CoordinatorClient::report(Rank rank, Clock clock, const Error& error) {
   process_.fail({error.code, str(process_.name_of(rank, clock), " is lost: ", error.message)});
 }
 
+void CoordinatorClient::report_lost(Rank rank, Clock clock, const Error& error) {
+  if (!process_.options.losses.goes_on) return report(rank, clock, error);
+  send(Directive{
+      .kind = DirectiveKind::kLost, .clock = rank, .code = error.code, .text = error.message});
+  strand_.after(process_.options.stall_abort, [this, rank, clock, error] {
+    if (!process_.is_gone(rank))
+      process_.fail({error.code, str(process_.name_of(rank, clock),
+                                     " is lost, and process 0 has "
+                                     "not said how the job goes on: ",
+                                     error.message)});
+  });
+}
+
 void CoordinatorClient::abort(const Error& error) {
   if (process_.over()) return;
   send(Directive{.kind = DirectiveKind::kAbort,

@@ -24,6 +24,9 @@ class CoordinatorClient final : public PeerOwner {
   // Ends the job here, and tells the coordinator: this process has lost that rank, for a reason
   // that does not name it.
   void report(Rank rank, Clock clock, const Error& error);
+  // Tells the coordinator that this process has lost that one, and fails if it does not decide in
+  // time whether the job goes on.
+  void report_lost(Rank rank, Clock clock, const Error& error);
   void abort(const Error& error);  // this process ends the job
   // Returns when ProcessState::idle knows of all that was sent.
   void flush() const {

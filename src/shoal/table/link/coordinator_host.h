@@ -26,6 +26,10 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
     MutexLock lock(process_.mutex);
     return missing_;
   }
+  // Notes that the process of this rank is counted out: nothing more is said to it.
+  void let_go(Rank rank) {
+    strand_.post([this, rank] { peers_[rank].close(true); });
+  }
   void flush() const {  // returns when all that was heard is handled
     (void)strand_.call([] {});
   }

@@ -124,6 +124,8 @@ void reach(const Strand& strand, const std::string& address, milliseconds within
 // is not known yet). Otherwise it is final: the other end refused (wrong token), or is no Shoal
 // process. The former begin with "No connection to ".
 bool worth_another_try(const Error& error);
+// Returns whether the host of an error of connect() answered that no process listens there.
+bool nobody_listens(const Error& error);
 
 // A port with a listener.
 struct Listener {

@@ -8,6 +8,11 @@ namespace shoal::table {
 namespace {
 
 constexpr milliseconds kFirstPause{10}, kLongestPause{500};
+// The first attempt to be back after a link broke; each of the next may take twice as long.
+constexpr milliseconds kFirstAttempt{250};
+// An attempt while a link is silent, and the pause after one that failed.
+constexpr milliseconds kProbe{500};
+constexpr milliseconds kShortLife{800};
 constexpr int kMostShortLives = 5;
 
 }  // namespace
@@ -27,6 +32,16 @@ void Peer::opened(std::shared_ptr<Link> link) {
     link_ = link;
   }
   home_.post([this, link] { use(link); });
+}
+
+// Takes a link that was dialled, in place of an earlier one.
+void Peer::take(std::shared_ptr<Link> link) {
+  if (const std::shared_ptr<Link> before = drop(nullptr)) before->close(false);
+  {
+    MutexLock lock(mutex_);
+    link_ = link;
+  }
+  use(std::move(link));
 }
 
 void Peer::use(std::shared_ptr<Link> link) {
@@ -88,12 +103,37 @@ Status Peer::hear(const Link* from, Message&& message) {
 }
 
 void Peer::silent(Link& link, milliseconds since) {
+  home_.post([this, silent = &link] {
+    if (!address_.empty()) probe(silent);
+  });
   process_.heard(rank_, link.heard_clock());
   if (!process_.silence_is_news(rank_)) return;
   LOG(WARNING) << process_.name_of(rank_, link.heard_clock()) << " has not been heard of for "
                << to_seconds(since) << " s on its connection for "
                << (purpose_ == Purpose::kRows ? "rows" : "coordination") << "; after "
                << to_seconds(process_.options.stall_abort) << " s it is given up";
+}
+
+// Tries another connection while a link is silent. If the network was away, TCP would wait ever
+// longer before it tries the old one again.
+void Peer::probe(const Link* silent) {
+  if (ended_ || current_ != silent) return;
+  LinkOptions options = process_.link_options();
+  options.connect = std::min(options.connect, kProbe);
+  connect(home_, address_, purpose_, process_.self, options, *this,
+          [this, silent](Result<std::shared_ptr<Link>> result) {
+            const bool is_new = result.ok() && result.value()->peer().rank == rank_ && !ended_ &&
+                                current_ == silent;
+            if (is_new) {
+              LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
+                           << " is silent, and another takes its place";
+              take(std::move(result).value());
+            } else if (result.ok()) {
+              result.value()->close(false);
+            } else {
+              home_.after(kProbe, [this, silent] { probe(silent); });
+            }
+          });
 }
 
 // ---- after a link ----
@@ -120,7 +160,16 @@ void Peer::ended(const Link* link, const Status& error) {
     redial(error.error());
 }
 
+// Asks the host meanwhile whether the process is there: if it refuses, there is nothing to wait
+// for.
 void Peer::expect_again(const Error& why, milliseconds longer) {
+  const RosterBody* const roster = process_.roster();
+  if (longer == milliseconds() && roster && rank_ < roster->processes.size() &&
+      !roster->processes[rank_].address.empty())
+    reach(home_, process_.address_of(rank_), process_.options.reconnect,
+          [this, links = links_, why](const Status& status) {
+            if (links == links_ && !status.ok() && nobody_listens(status.error())) lose(why);
+          });
   home_.after(process_.options.reconnect + longer, [this, links = links_, why] {
     if (links == links_) lose(why);
   });
@@ -128,12 +177,18 @@ void Peer::expect_again(const Error& why, milliseconds longer) {
 
 void Peer::redial(const Error& why) {
   broken_ = why;
-  const bool short_life = now() - up_since_ < process_.options.reconnect;
+  const bool short_life = now() - up_since_ < kShortLife;
   short_lives_ = short_life ? short_lives_ + 1 : 0;
   if (short_lives_ > kMostShortLives) return lose(why);
   LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
                << " broke, and is tried again: " << why.message;
+  attempt_ = kFirstAttempt;
   dial(address_, process_.options.reconnect);
+}
+
+// Returns why the link is not back, after why it broke.
+Error Peer::is_gone(const std::string& trouble) const {
+  return {broken_->code, str(broken_->message, " It was not back in time: ", trouble)};
 }
 
 void Peer::lose(const Error& error) {
@@ -153,7 +208,9 @@ void Peer::dial(const std::string& address, milliseconds within) {
 void Peer::attempt() {
   if (ended_ || current_) return;
   LinkOptions options = process_.link_options();
-  options.connect = std::clamp(left(), milliseconds(1), options.connect);
+  options.connect =
+      std::clamp(left(), milliseconds(1), broken_ ? attempt_ : process_.options.connect);
+  attempt_ *= 2;
   connect(home_, address_, purpose_, process_.self, options, *this,
           [this](Result<std::shared_ptr<Link>> result) { attempted(std::move(result)); });
 }
@@ -165,20 +222,13 @@ void Peer::attempted(Result<std::shared_ptr<Link>> result) {
     if (ended_ || found != rank_) link->close(false);
     if (found != rank_)
       return lose(broken("at ", address_, " is rank ", found, " of the job, not rank ", rank_));
-    if (ended_) return;
-    {
-      MutexLock lock(mutex_);
-      link_ = link;
-    }
-    return use(link);
+    return ended_ ? void() : take(link);
   }
   if (ended_ || (process_.over() && links_ > 0)) return;
   trouble_ = result.error().message;
   if (!worth_another_try(result.error())) return lose(result.error());
-  if (left() <= pause_)
-    return lose(broken_ ? Error{broken_->code,
-                                str(broken_->message, " It was not back in time: ", trouble_)}
-                        : result.error());
+  if (broken_ && nobody_listens(result.error())) return lose(is_gone(trouble_));
+  if (left() <= pause_) return lose(broken_ ? is_gone(trouble_) : result.error());
   owner_.paused();
   home_.after(pause_, [this] { attempt(); });
   pause_ = std::min(2 * pause_, kLongestPause);

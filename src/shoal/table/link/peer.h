@@ -36,6 +36,7 @@ class Peer final : public LinkOwner {
   Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner);
 
   Rank rank() const { return rank_; }
+  Purpose purpose() const { return purpose_; }
   // Dials, again and ever more slowly, until `within` has passed. On the home strand.
   void dial(const std::string& address, milliseconds within);
   // Takes a link of the process, which has connected; an earlier link is at its end.
@@ -58,7 +59,7 @@ class Peer final : public LinkOwner {
   // coordination. On the home strand, as idle().
   void send_surely(Message message) { channel_->send(std::move(message)); }
   // Returns whether no such message is on its way to a peer that is connected.
-  bool idle() const { return !channel_ || channel_->idle(); }
+  bool idle() const { return ended_ || !channel_ || channel_->idle(); }
   void wake() {
     if (const std::shared_ptr<Link> link = this->link()) link->wake();
   }
@@ -90,12 +91,15 @@ class Peer final : public LinkOwner {
   }
   void silent(Link& link, milliseconds since) override;
   void closed(Link& link, Status error) override;
+  void probe(const Link* silent);
   void attempt();
   void attempted(Result<std::shared_ptr<Link>> result);
+  void take(std::shared_ptr<Link> link);
   void use(std::shared_ptr<Link> link);
   Status hear(const Link* from, Message&& message);
   void ended(const Link* link, const Status& error);
   void redial(const Error& why);
+  Error is_gone(const std::string& trouble) const;
   void expect_again(const Error& why, milliseconds longer);
   void lose(const Error& error);
   std::shared_ptr<Link> drop(const Link* link);
@@ -116,7 +120,7 @@ class Peer final : public LinkOwner {
   std::string address_, trouble_;
   std::optional<Error> broken_;  // why the last link ended
   Instant deadline_{}, up_since_{};
-  milliseconds pause_{};
+  milliseconds pause_{}, attempt_{};
   int short_lives_ = 0;  // links in a row that broke soon
 
   mutable Mutex mutex_;

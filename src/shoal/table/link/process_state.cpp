@@ -33,12 +33,18 @@ LinkOptions ProcessState::link_options() const {
           .throttles = throttles,
           .encrypt = options.encrypt,
           .heartbeat = heartbeat,
-          .stall_warn = options.stall_warn,
+          .stall_warn = std::min(options.stall_warn, options.stall_abort / 2),
           .stall_abort = options.stall_abort,
           .connect = options.connect,
           .clock = &clock,
           .handover = handover,
           .traffic = traffic};
+}
+
+std::string ProcessState::address_of(Rank rank) const {
+  const std::string& address = roster()->processes.at(rank).address;
+  const bool is_here = rank == 0 && is_anywhere(split_address(address).host);
+  return is_here ? options.coordinator : address;
 }
 
 Clock ProcessState::heard(Rank rank, Clock clock) {

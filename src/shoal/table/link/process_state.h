@@ -52,7 +52,8 @@ class ProcessState {
   bool left() const { return left_; }
   // Returns whether all have stopped, and are to be continued.
   bool requeued() const { return requeued_; }
-  // Notes that the process of this rank has left in order: the end of its connections is no loss.
+  // Notes that the process of this rank has left, or is counted out since it was lost: the end of
+  // its connections is no news.
   void let_go(Rank rank) {
     MutexLock lock(mutex);
     gone_.insert(rank);
@@ -61,6 +62,8 @@ class ProcessState {
     MutexLock lock(mutex);
     return gone_.contains(rank);
   }
+  // Returns the same, within done() of wait().
+  bool is_gone_locked(Rank rank) const REQUIRES(mutex) { return gone_.contains(rank); }
   bool finished() const { return finished_; }
   // Returns whether the job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
@@ -81,6 +84,8 @@ class ProcessState {
   }
   // Returns the last roster; null before the first. Each stays as long as this.
   const RosterBody* roster() const { return roster_; }
+  // Returns where to dial a process of the roster.
+  std::string address_of(Rank rank) const;
   // Returns the highest clock that a connection has heard from the rank, of those passed here.
   Clock heard(Rank rank, Clock clock);
   // Returns "rank 2 (host b, last clock 17)", as far as these are known, after heard().

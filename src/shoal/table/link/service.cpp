@@ -38,8 +38,9 @@ class ServiceOverTcp final : public Service {
   std::map<Rank, PeerName> known_ GUARDED_BY(process_.mutex);
   std::unique_ptr<CoordinatorHost> host_;  // in process 0
   std::unique_ptr<CoordinatorClient> coordinator_;
-  std::unique_ptr<ShardHost> shard_;     // in servers
-  std::unique_ptr<TableOverTcp> table_;  // in workers, once the roster is known
+  std::unique_ptr<ShardHost> shard_;                 // in servers
+  std::unique_ptr<TableOverTcp> table_;              // in workers, once the roster is known
+  std::atomic<TableOverTcp*> known_table_{nullptr};  // the same, for the client's strand
   Listener listener_;
 };
 
@@ -94,6 +95,7 @@ Status ServiceOverTcp::begin() {
       shard_->start(roster(), [this](std::vector<Message> messages) {
         table_->deliver(std::move(messages));
       });
+    known_table_ = table_.get();
     return table_->connect();
   }
   shard_->start(roster(), [](std::vector<Message>) {});
@@ -154,12 +156,16 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
     return broken("the job has failed: ", status.error().message);
   const bool to_coordinator = peer.purpose == Purpose::kCoordination && host_;
   if (peer.rank == kNoRank && to_coordinator) return host_->enrollment();
-  const bool joins =
-      peer.rank != kNoRank && (host_ ? host_->knows(peer.rank) : process_.roster() != nullptr);
+  if (peer.rank == kNoRank)
+    return broken("this is rank ", own, " of the job: a process joins at process 0, which is at ",
+                  process_.options.coordinator);
+  const bool joins = host_ ? host_->knows(peer.rank) : process_.roster() != nullptr;
   if (peer.rank >= processes && !joins)
     return broken("rank ", peer.rank, " cannot be in this job of ", processes, " processes");
   if (peer.rank == own)
     return broken("rank ", own, " is this process itself: two processes have that rank");
+  if (process_.is_gone(peer.rank))
+    return broken("rank ", peer.rank, " is counted out of the job, which goes on without it");
   {
     MutexLock lock(process_.mutex);
     const auto [known, first] = known_.try_emplace(peer.rank, peer);
@@ -170,9 +176,10 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   }
   if (to_coordinator) return &host_->peers()[peer.rank];
   if (peer.purpose == Purpose::kRows && shard_) return &shard_->peers()[peer.rank];
-  return broken(
-      "rank ", own,
-      peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates");
+  if (peer.purpose == Purpose::kCopies && shard_) return &shard_->leaders()[peer.rank];
+  return broken("rank ", own,
+                peer.purpose == Purpose::kCoordination ? " is not process 0, which coordinates"
+                                                       : " is no server");
 }
 
 // Handles the coordinator's messages, on the client's strand.
@@ -196,6 +203,7 @@ void ServiceOverTcp::hear(Message&& message) {
   Result<RosterBody> roster = decode<RosterBody>(answer->body);
   if (!roster.ok()) return process_.fail(roster.error());
   process_.know(std::move(roster).value());
+  if (shard_) shard_->dial_copy();
 }
 
 void ServiceOverTcp::directed(const Directive& directive) {
@@ -204,11 +212,23 @@ void ServiceOverTcp::directed(const Directive& directive) {
     case DirectiveKind::kPause:
     case DirectiveKind::kAgreed: return coordinator_->pending(directive);
     case DirectiveKind::kFinished: return process_.finish(directive.want);
-    case DirectiveKind::kLeft: break;
+    case DirectiveKind::kLeft:
+    case DirectiveKind::kLost: break;
   }
   const auto rank = static_cast<Rank>(directive.clock);
+  const bool is_lost = directive.kind == DirectiveKind::kLost;
+  if (rank == process_.options.rank)
+    return process_.fail({Code::kPeer, str("this process is counted out of the job, which goes on "
+                                           "without it: ",
+                                           directive.text)});
+  if (is_lost && process_.options.rank != 0)
+    LOG(WARNING) << process_.name_of(rank)
+                 << " is lost, and the job goes on without it: " << directive.text;
   process_.let_go(rank);
   if (shard_) shard_->let_go(rank);
+  if (!is_lost) return;
+  if (host_) host_->let_go(rank);
+  if (TableOverTcp* const table = known_table_) table->lose(rank);
 }
 
 Status ServiceOverTcp::serve(const std::function<Wish()>& wish) {

@@ -8,13 +8,17 @@ ShardHost::ShardHost(ProcessState& process, IoThreads& threads, CoordinatorClien
     : process_(process),
       coordinator_(coordinator),
       strand_(threads),
-      peers_(process, strand_, Purpose::kRows, *this) {}
+      peers_(process, strand_, Purpose::kRows, *this),
+      followers_(process, strand_, Purpose::kCopies, *this),
+      leaders_(process, strand_, Purpose::kCopies, *this) {}
 
 void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<Message>)> own) {
   strand_.post([this, &roster, own = std::move(own)]() mutable {
     own_ = std::move(own);
-    for (const RosterBody::Process& process : roster.processes)
+    for (const RosterBody::Process& process : roster.processes) {
       if (process.worker >= 0) rank_of_.push_back(process.rank);
+      if (process.server >= 0) server_of_.push_back(process.rank);
+    }
     shard_ = std::make_unique<Shard>(roster.processes[process_.options.rank].server);
     for (const auto& [rank, message] : std::exchange(early_, {})) handle(rank, message);
     paused();
@@ -37,13 +41,55 @@ void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& paral
 void ShardHost::let_go(Rank rank) {
   strand_.post([this, rank] {
     gone_.insert(rank);
-    const int worker = worker_of(rank);
-    if (stopped_ || !shard_ || worker < 0) return;
-    Outbox out;
-    shard_->leave(worker, out);
-    dispatch(out);
-    paused();
+    peers_[rank].close(true);
+    count_out(rank);
   });
+}
+
+// Takes over the rows of the process, then counts its worker out of all rows.
+void ShardHost::count_out(Rank rank) {
+  if (stopped_ || !shard_) return;
+  Outbox out;
+  const auto server = std::ranges::find(server_of_, rank);
+  if (server != server_of_.end())
+    shard_->lose_server(static_cast<int>(server - server_of_.begin()), out);
+  shard_->leave(worker_of(rank), out);
+  dispatch(out);
+  paused();
+}
+
+// ---- second copies of rows ----
+
+void ShardHost::dial_copy_now() {
+  const Plan* const plan = shard_ ? shard_->plan() : nullptr;
+  const auto own = std::ranges::find(server_of_, process_.options.rank);
+  if (stopped_ || plan == nullptr || own == server_of_.end()) return;
+  const auto number = static_cast<int>(own - server_of_.begin());
+  const Rank copy = plan->is_copied(number) ? server_of_.at(plan->copy_of(number)) : kNoRank;
+  if (copy == copy_) return;
+  const RosterBody* const roster = process_.roster();
+  if (copy != kNoRank &&
+      (!roster || copy >= roster->processes.size() || roster->processes[copy].address.empty()))
+    return;  // it is known soon
+  if (copy_ != kNoRank) followers_[copy_].close(true);
+  copy_ = copy;
+  if (copy != kNoRank && !gone_.contains(copy))
+    followers_[copy].dial(process_.address_of(copy), process_.options.connect);
+}
+
+void ShardHost::up(Peer& peer, bool) {
+  if (peer.purpose() != Purpose::kCopies || peer.rank() != copy_ || stopped_ || !shard_) return;
+  Outbox out;
+  shard_->send_updates(out);
+  dispatch(out);
+}
+
+Status ShardHost::hear_server(const Message& message) {
+  if (stopped_ || !shard_) return {};
+  Outbox out;
+  const Status status = shard_->hear_server(message, out);
+  dispatch(out);
+  return status;
 }
 
 std::span<std::byte> ShardHost::place(Message& message, std::size_t bytes) {
@@ -52,6 +98,8 @@ std::span<std::byte> ShardHost::place(Message& message, std::size_t bytes) {
 }
 
 Status ShardHost::received(Peer& peer, Message&& message) {
+  if (peer.purpose() == Purpose::kCopies)
+    return gone_.contains(peer.rank()) ? Status() : hear_server(message);
   if (shard_)
     handle(peer.rank(), message);
   else
@@ -70,8 +118,7 @@ void ShardHost::handle(Rank rank, const Message& message) {
                                broken("it sent a ", name_of(message), " and is no worker"));
   Outbox out;
   const Status status = shard_->handle(worker, message, out);
-  if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok())
-    if (const auto& ranks = shard_->plan()->ranks; !ranks.empty()) rank_of_ = ranks;
+  if (std::holds_alternative<PlanMessage>(message) && status.ok()) take_ranks(*shard_->plan());
   dispatch(out);
   if (!status.ok()) coordinator_.report(rank, -1, status.error());
   if (asked_.exchange(false)) {
@@ -88,6 +135,14 @@ void ShardHost::take_number(const Plan& plan) {
     shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));
 }
 
+// Takes the numbers of the processes in a plan, some of which may be lost already.
+void ShardHost::take_ranks(const Plan& plan) {
+  if (!plan.ranks.empty()) rank_of_ = plan.ranks;
+  if (!plan.server_ranks.empty()) server_of_ = plan.server_ranks;
+  dial_copy_now();
+  for (const Rank rank : gone_) count_out(rank);
+}
+
 Urgency ShardHost::urgency_of(const Message& message) const {
   const bool in_order = process_.options.order == Order::kArrival || !shard_->plan();
   return in_order ? Urgency() : table::urgency_of(message, *shard_->plan());
@@ -98,6 +153,12 @@ void ShardHost::dispatch(Outbox& out) {
   for (Outgoing& one : out) {
     if (one.to == kCoordinator) {
       coordinator_.send(std::move(one.message));
+      continue;
+    }
+    if (is_to_server(one.to)) {
+      const Rank rank = server_of_.at(server_of(one.to));
+      const bool is_update = std::holds_alternative<Update>(one.message);
+      feed((is_update ? followers_ : leaders_)[rank], std::move(one.message));
       continue;
     }
     CHECK(static_cast<std::size_t>(one.to) < rank_of_.size())

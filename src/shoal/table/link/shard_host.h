@@ -12,7 +12,8 @@ class ShardHost final : public PeerOwner {
   ShardHost(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator);
 
   // On any thread:
-  Peers& peers() { return peers_; }
+  Peers& peers() { return peers_; }      // workers
+  Peers& leaders() { return leaders_; }  // servers whose rows are copied here
   // Starts with this roster, which has the ranks of workers; `own` gets, on the shard's strand, the
   // messages for this process's worker. Called once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
@@ -22,15 +23,21 @@ class ShardHost final : public PeerOwner {
   // Takes messages and handles them before this returns if nothing else is on the shard's strand.
   // The caller's threads share the work on long rows.
   void hear_now(std::vector<Message> messages, const ParallelFor& parallel_for);
-  // Notes that the process of this rank has left in order: the shard neither waits for it nor hears
-  // it.
+  // Notes that the process of this rank has left, or is counted out: the shard neither waits for it
+  // nor hears it, and takes over its rows if they are copied here.
   void let_go(Rank rank);
   // Stops the shard for good, so that it no longer looks at this worker's numbers; false if its
   // strand does not answer.
   bool stop() {
     return strand_.call([this] { stopped_ = true; });
   }
-  void close(bool with_bye) { peers_.close(with_bye); }
+  // Dials the server that has copies of these rows, if there is one, when its address is known.
+  void dial_copy() {
+    strand_.post([this] { dial_copy_now(); });
+  }
+  void close(bool with_bye) {
+    for (const Peers* peers : {&peers_, &followers_, &leaders_}) peers->close(with_bye);
+  }
   // Returns counts of reads by how far ahead the reader was. A call makes the shard publish new
   // counts with its next message, and returns those that it published last.
   Staleness reads() {
@@ -41,7 +48,9 @@ class ShardHost final : public PeerOwner {
 
  private:
   std::span<std::byte> place(Message& message, std::size_t bytes) override;
-  bool keeps(const Message& message) override { return std::holds_alternative<Push>(message); }
+  bool keeps(const Message& message) override {
+    return std::holds_alternative<Push>(message) || std::holds_alternative<Update>(message);
+  }
   Status received(Peer& peer, Message&& message) override;
   // Sends all answers that one event released, to one peer, together.
   void paused() override {
@@ -49,9 +58,13 @@ class ShardHost final : public PeerOwner {
     fed_.clear();
   }
   void lost(Peer& peer, const Error& error) override {
-    coordinator_.report(peer.rank(), peer.heard_clock(), error);
+    coordinator_.report_lost(peer.rank(), peer.heard_clock(), error);
   }
+  void up(Peer& peer, bool again) override;
   void handle(Rank rank, const Message& message);
+  Status hear_server(const Message& message);
+  void count_out(Rank rank);
+  void dial_copy_now();
   void handle_all(const std::vector<Message>& messages) {
     for (const Message& message : messages) handle(process_.options.rank, message);
     paused();
@@ -62,6 +75,7 @@ class ShardHost final : public PeerOwner {
     return found == rank_of_.end() ? -1 : static_cast<int>(found - rank_of_.begin());
   }
   void take_number(const Plan& plan);
+  void take_ranks(const Plan& plan);
   void dispatch(Outbox& out);
   void feed(Peer& peer, Message message) {
     peer.queue(urgency_of(message), std::move(message));
@@ -75,7 +89,9 @@ class ShardHost final : public PeerOwner {
   // On the strand:
   std::unique_ptr<Shard> shard_;
   std::function<void(std::vector<Message>)> own_;
-  std::vector<Rank> rank_of_;  // by worker
+  std::vector<Rank> rank_of_;    // by worker
+  std::vector<Rank> server_of_;  // ranks, by server
+  Rank copy_ = kNoRank;          // with copies of these rows
   // Messages of ranks that knew the roster before this process did.
   std::vector<std::pair<Rank, Message>> early_;
   std::set<Rank> gone_;
@@ -85,7 +101,7 @@ class ShardHost final : public PeerOwner {
   std::atomic<bool> asked_{false};  // for new counts
   Staleness reads_ GUARDED_BY(process_.mutex){};
 
-  Peers peers_;
+  Peers peers_, followers_, leaders_;
 };
 
 }  // namespace shoal::table

@@ -34,10 +34,10 @@ Status TableOverTcp::wait_until(Done done, const char* late) {
 Status TableOverTcp::connect() {
   if (!strand_.call([this] { dial_servers(); }))
     return Error{Code::kInternal, "the thread that moves rows does not answer"};
-  const auto is_up = [this](Rank rank) {
-    return rank == process_.options.rank || peers_[rank].link();
+  const auto is_up = [this](Rank rank) REQUIRES(process_.mutex) {
+    return rank == process_.options.rank || process_.is_gone_locked(rank) || peers_[rank].link();
   };
-  return wait_until([&] { return std::ranges::all_of(servers_, is_up); },
+  return wait_until([&]() REQUIRES(process_.mutex) { return std::ranges::all_of(servers_, is_up); },
                     "tried to connect with all servers");
 }
 
@@ -55,9 +55,8 @@ void TableOverTcp::dial_servers() {
       peers_[process.rank].close(true);
       continue;
     }
-    const bool is_here = process.rank == 0 && is_anywhere(split_address(process.address).host);
-    peers_[process.rank].dial(is_here ? process_.options.coordinator : process.address,
-                              process_.options.connect);
+    if (!process_.is_gone(process.rank))
+      peers_[process.rank].dial(process_.address_of(process.rank), process_.options.connect);
   }
 }
 
@@ -86,6 +85,8 @@ void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
     retired_.reset();
     client_ = std::make_unique<Client>(
         ClientOptions{.worker = worker_, .order = process_.options.order}, plan_, destinations);
+    for (const Rank rank : servers_)
+      if (process_.is_gone(rank)) fail_over(number_of(rank));
     if (!std::exchange(ticks_, true)) tick();
   });
 }
@@ -130,6 +131,33 @@ Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
   const bool may_go = decode_may_leave(answer.value());
   if (may_go) process_.leave();
   return may_go;
+}
+
+// Another server has the rows of the lost one from now on, or none.
+void TableOverTcp::fail_over(int server) {
+  {
+    MutexLock lock(process_.mutex);
+    ready_.insert(server);
+    process_.changed.notify_all();
+  }
+  if (!client_) return;
+  const Result<std::vector<RowId>> arrived = client_->lose_server(server, [&](int of) {
+    const int copy = plan_.copy_of(of);
+    return of == server && plan_.is_copied(of) && !process_.is_gone(servers_[copy])
+               ? copy
+               : Client::kNoServer;
+  });
+  if (!arrived.ok()) return coordinator_.abort(arrived.error());
+  for (const RowId row : arrived.value()) this->arrived(row);
+  for (int other = 0; other < static_cast<int>(servers_.size()); ++other) pump(other);
+}
+
+void TableOverTcp::lose(Rank rank) {
+  strand_.post([this, rank] {
+    peers_[rank].close(true);
+    const int server = number_of(rank);
+    if (server < static_cast<int>(servers_.size())) fail_over(server);
+  });
 }
 
 void TableOverTcp::retire(const Retire& retire) {
@@ -229,13 +257,14 @@ void TableOverTcp::drain() {
   std::vector<bool> concerned(servers_.size());
   for (Request& request : requests) {
     const RowId row = request.push.row;
-    concerned[plan_.rows[row].server] = true;
-    if (request.only_get) {
+    const int server = client_->server_of(row);
+    if (server != Client::kNoServer) concerned[server] = true;
+    if (retired_ && !request.only_get && request.push.clock >= retired_->clock) retired_.reset();
+    if (request.only_get)
       client_->get(row, request.push.clock, request.part, now());
-      continue;
-    }
-    if (retired_ && request.push.clock >= retired_->clock) retired_.reset();
-    client_->push(std::move(request.push), now());
+    else
+      client_->push(std::move(request.push), now());
+    if (server == Client::kNoServer) arrived(row);
   }
   for (std::size_t server = 0; server < concerned.size(); ++server)
     if (concerned[server]) pump(static_cast<int>(server));
@@ -258,7 +287,7 @@ void TableOverTcp::pump(int server) {
 void TableOverTcp::send(int server, const Message& message) {
   if (is_own(server))
     shard_->hear({message});
-  else
+  else if (!process_.is_gone(servers_[server]))
     peers_[servers_[server]].send(message);
 }
 

@@ -14,7 +14,9 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   TableOverTcp(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator,
                ShardHost* shard);
 
-  Status connect();                             // with all servers; returns when that is done
+  Status connect();  // with all servers; returns when that is done
+  // Goes on without a process that is counted out. On any thread.
+  void lose(Rank rank);
   void deliver(std::vector<Message> messages);  // of this process's shard; on any thread
   void close(bool with_bye) {
     strand_.post([this, with_bye] { peers_.close(with_bye); });
@@ -82,7 +84,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   }
   void up(Peer& peer, bool again) override;
   void lost(Peer& peer, const Error& error) override {
-    coordinator_.report(peer.rank(), peer.heard_clock(), error);
+    coordinator_.report_lost(peer.rank(), peer.heard_clock(), error);
   }
   // Returns the number of a server, or one past the last if the rank is none.
   int number_of(Rank rank) const {
@@ -90,6 +92,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   }
   bool is_own(int server) const { return servers_[server] == process_.options.rank; }
   void dial_servers();
+  void fail_over(int server);
   Status handle(int server, const Message& message);
   void drain();
   void count_local(const Message& message) {

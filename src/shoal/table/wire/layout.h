@@ -17,13 +17,14 @@ concept Is = (std::same_as<std::remove_const_t<M>, T> || ...);
 template <class Enum>
 constexpr Range<Enum> range_of() {
   return std::get<Range<Enum>>(
-      std::tuple(Range{"purpose", Purpose::kRows, Purpose::kCoordination},
+      std::tuple(Range{"purpose", Purpose::kRows, Purpose::kCopies},
                  Range{"part", Part::kWeights, Part::kHistory2},
                  Range{"contribution", ContributionKind::kGradient, ContributionKind::kWeights},
+                 Range{"way to apply an update", Apply::kRule, Apply::kElastic},
                  Range{"want", Want::kNothing, Want::kRegroup},
-                 Range{"kind", DirectiveKind::kAbort, DirectiveKind::kLeft},
+                 Range{"kind", DirectiveKind::kAbort, DirectiveKind::kLost},
                  Range{"code", Code::kInternal, Code::kSnapshot, Code::kRequeue},
-                 Range{"topic", Topic::kJoin, Topic::kEnroll},
+                 Range{"topic", Topic::kJoin, Topic::kTolerances},
                  Range{"verdict", Verdict::kPush, Verdict::kAnother},
                  // The receiver knows which codecs a row has.
                  Range{"codec", CodecId{0}, CodecId{255}},
@@ -37,7 +38,7 @@ static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20,
                              kMaxProcesses = 1u << 16;
 // Bytes of the lists' items.
-inline constexpr std::size_t kRowBytes = 29, kRankBytes = 4, kClockBytes = 8;
+inline constexpr std::size_t kRowBytes = 29, kRankBytes = 4, kClockBytes = 8, kMergedBytes = 11;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
 void fields(auto& io, Is<std::uint32_t, Clock, double> auto& m) { io(m); }
@@ -74,6 +75,7 @@ void fields(auto& io, Is<PlanMessage> auto& m) {
   io.list(plan.ranks, kMaxWorkers, "ranks");
   io.list(plan.clocks, kMaxWorkers, "clocks");
   io.list(plan.server_ranks, kMaxServers, "ranks of servers");
+  io(plan.copies);
 }
 void fields(auto& io, Is<Init> auto& m) { io(m.row, m.part, m.generation, m.payload.codec); }
 void fields(auto& io, Is<Ready> auto& m) { io(m.rows, m.generation); }
@@ -88,6 +90,12 @@ void fields(auto& io, Is<NeedPush> auto& m) { io(m.row, m.clock, m.generation); 
 void fields(auto& io, Is<Retire> auto& m) { io(m.clock, m.generation); }
 void fields(auto& io, Is<Norm> auto& m) { io(m.clock, m.server, m.squares, m.generation); }
 void fields(auto& io, Is<NormTotal> auto& m) { io(m.clock, m.squares, m.generation); }
+void fields(auto& io, Is<MergedPush> auto& m) { io(m.worker, m.clock, m.taken); }
+void fields(auto& io, Is<Update> auto& m) {
+  io(m.row, m.number, m.apply, m.scale, m.rate, m.generation, m.payload.codec);
+  io.list(m.merged, kMaxCopiedWorkers, "pushes");
+}
+void fields(auto& io, Is<Copied> auto& m) { io(m.row, m.number, m.generation); }
 void fields(auto& io, Is<Ask, Answer> auto& m) {
   io(m.topic, m.clock);
   io.bytes(m.body, kMaxBodyBytes, "body");

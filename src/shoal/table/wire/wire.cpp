@@ -13,7 +13,8 @@ namespace shoal::table {
 namespace {
 
 using wire::Is, wire::Reader, wire::Writer;
-using wire::kClockBytes, wire::kMaxServers, wire::kMaxWorkers, wire::kRankBytes, wire::kRowBytes;
+using wire::kClockBytes, wire::kMaxServers, wire::kMaxWorkers, wire::kMergedBytes, wire::kRankBytes,
+    wire::kRowBytes;
 
 static_assert(std::endian::native == std::endian::little && std::numeric_limits<float>::is_iec559,
               "numbers are sent from where they are, and the wire is little-endian");
@@ -22,11 +23,12 @@ struct TypeEntry {
   std::uint8_t number;  // append only; these are on the wire
   const char* name;
   std::size_t least, most;  // bytes of fields
-  bool payload = false;     // may follow; then `least` is `most`
+  bool payload = false;     // may follow; then the fields have fewer than 65535 bytes
   bool first = false;       // may be said by a stranger
 };
 // Bytes of the fields without lists and texts.
-constexpr std::size_t kOfferBytes = 28, kPlanBytes = 66, kAskBytes = 14, kDirectiveBytes = 15;
+constexpr std::size_t kOfferBytes = 28, kPlanBytes = 67, kAskBytes = 14, kDirectiveBytes = 15,
+                      kUpdateBytes = 30;
 constexpr int kLentBit = 0x80;  // of a header's type
 // In the order of Message's alternatives.
 constexpr TypeEntry kTypes[] = {
@@ -50,6 +52,8 @@ constexpr TypeEntry kTypes[] = {
     {28, "Retire", 12, 12},
     {32, "Norm", 22, 22},
     {33, "NormTotal", 20, 20},
+    {36, "Update", kUpdateBytes, kUpdateBytes + kMergedBytes* kMaxCopiedWorkers, true},
+    {37, "Copied", 16, 16},
     {40, "Ask", kAskBytes, kAskBytes + kMaxBodyBytes},
     {41, "Answer", kAskBytes, kAskBytes + kMaxBodyBytes},
     {42, "Directive", kDirectiveBytes, kDirectiveBytes + kMaxReasonBytes},
@@ -85,8 +89,8 @@ std::string stranger_named(std::string_view bytes) {
 
 std::string wrong_length(const TypeEntry& entry, const Header& header) {
   if (header.lent && !entry.payload) return "said to have numbers in memory; it carries none";
-  if (header.lent && header.length != entry.most + kLentBytes)
-    return str(header.length, " bytes long; ", entry.most + kLentBytes,
+  if (header.lent && header.payload_bytes() != kLentBytes)
+    return str(header.length, " bytes long; ", header.field_bytes() + kLentBytes,
                " are needed where the numbers are in memory");
   const std::size_t most = entry.most + (entry.payload ? kMaxPayloadBytes : 0);
   if (header.length > most)
@@ -214,6 +218,7 @@ Frame encode(const Message& message, std::uint64_t request, const std::optional<
     CHECK((push->weight == 0) == push->payload.bytes.empty())
         << "a push of weight " << push->weight;
   const std::size_t field_bytes = rest.out().size();
+  CHECK(!payload_of(message) || field_bytes < 0xffff) << field_bytes << " bytes of fields";
   if (lent) rest(lent->offset, lent->bytes);
   const TypeEntry& entry = kTypes[message.index()];
   head(kMagic, version_of(&entry), static_cast<std::uint8_t>(entry.number | (lent ? kLentBit : 0)),
@@ -231,9 +236,14 @@ Lent decode_lent(std::string_view bytes) {
 
 std::size_t frame_bytes(const Message& message) {
   const TypeEntry& entry = kTypes[message.index()];
-  if (entry.least != entry.most) return encode(message, 0).bytes();
   const Payload* const payload = payload_of(message);
-  return kHeaderSize + entry.least + (payload == nullptr ? 0 : payload->bytes.size());
+  std::size_t bytes = entry.least;
+  if (entry.least != entry.most) {
+    Writer writer;
+    std::visit([&](const auto& m) { fields(writer, m); }, message);
+    bytes = writer.out().size();
+  }
+  return kHeaderSize + bytes + (payload == nullptr ? 0 : payload->bytes.size());
 }
 
 Result<Message> decode_fields(const Header& header, std::string_view bytes) {

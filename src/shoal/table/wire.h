@@ -75,7 +75,7 @@ Status check_crc(const Header& header, std::uint32_t crc);
 // Returns the message of a header's fields, without the bytes of its payload. Checks every length
 // and enum value.
 Result<Message> decode_fields(const Header& header, std::string_view fields);
-// Returns the payload of Init, Push and RowMessage; null for the others.
+// Returns the payload of Init, Push, RowMessage and Update; null for the others.
 Payload* payload_of(Message& message);
 const Payload* payload_of(const Message& message);
 
