@@ -15,16 +15,16 @@
 #include "shoal/base/log.h"
 #include "shoal/parallel/sums/allreduce.h"
 
-DEFINE_int32(processes, 2, "of the job, each a worker and a server");
+DEFINE_int32(processes, 2, "processes of the job, each a worker and a server");
 DEFINE_int64(kib, 256 * 1024, "KiB of the vector");
 DEFINE_int32(repeats, 9, "sums that are measured, one after the other");
-DEFINE_int32(warm_up, 4, "sums before them");
+DEFINE_int32(warm_up, 4, "sums before those that are measured");
 DEFINE_string(way, "ring", "tree, ring, halving_doubling or direct");
-DEFINE_int32(threads, 1, "for input and output, in each process");
-DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
-DEFINE_string(local_transport, "AUTO", "AUTO: through memory where that can be had; or TCP");
-DEFINE_int32(rank, -1, "of a process; set by this program itself");
-DEFINE_int32(port, 0, "of process 0; set by this program itself");
+DEFINE_int32(threads, 1, "threads for input and output in each process");
+DEFINE_int64(window, 512 * 1024, "bytes that a link gives to the system before it waits");
+DEFINE_string(local_transport, "AUTO", "AUTO: through shared memory where possible; or TCP");
+DEFINE_int32(rank, -1, "rank of a process; set by this program itself");
+DEFINE_int32(port, 0, "port of process 0; set by this program itself");
 
 namespace shoal {
 namespace {

@@ -22,28 +22,28 @@
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 
-DEFINE_int32(workers, 64, "the most workers");
-DEFINE_int32(least, 1, "the fewest; they are doubled from there");
+DEFINE_int32(workers, 64, "largest number of workers");
+DEFINE_int32(least, 1, "smallest number of workers; it is doubled up to --workers");
 DEFINE_int32(servers, 2, "processes that hold rows");
 DEFINE_double(compute_ms, 50,
-              "that an iteration of a worker computes, apart from what it waits for");
-DEFINE_int32(layers, 8, "that the small rows belong to");
-DEFINE_int32(rows, 64, "small rows");
+              "milliseconds that a worker computes in an iteration, without its waits");
+DEFINE_int32(layers, 8, "layers that the small rows belong to");
+DEFINE_int32(rows, 64, "number of small rows");
 DEFINE_int32(floats, 256, "numbers in a small row");
-DEFINE_int32(iterations, 30, "that are measured, for each number of workers");
+DEFINE_int32(iterations, 30, "iterations that are measured for each number of workers");
 DEFINE_bool(lenet, true, "measures rows like LeNet's too");
 DEFINE_string(scheme, "bsp", "when updates are made and read: bsp, ssp S, async");
-DEFINE_int32(threads, 1, "for input and output, in each server");
+DEFINE_int32(threads, 1, "threads for input and output in each server");
 DEFINE_double(throttle, 0, "bytes a second each way of a process; 0: no limit");
 DEFINE_string(send_order, "priority",
-              "of rows: what the next forward pass needs first, or arrival");
+              "order of rows: priority (what the next forward pass needs first) or arrival");
 DEFINE_double(allowed, 1.1,
-              "how much longer than its floor an iteration may be to be called flat, while bytes "
-              "are not the limit");
-DEFINE_string(part, "", "server, in the processes that this program starts");
-DEFINE_int32(rank, 0, "of a server");
-DEFINE_int32(processes, 1, "of the job");
-DEFINE_int32(port, 0, "of process 0");
+              "most that an iteration may take, as a multiple of its floor, to be called flat, "
+              "while bytes are not the limit");
+DEFINE_string(part, "", "server in the processes that this program starts");
+DEFINE_int32(rank, 0, "rank of a server");
+DEFINE_int32(processes, 1, "processes of the job");
+DEFINE_int32(port, 0, "port of process 0");
 
 namespace shoal {
 namespace {

@@ -25,19 +25,19 @@ DEFINE_int32(mib, 256, "MiB of rows");
 DEFINE_int32(repeats, 5, "times that all rows go there and back");
 DEFINE_int32(row_floats, shoal::table::kRowFloats, "numbers in a row");
 DEFINE_int32(echoes, 5000, "rows of 4 KiB sent one by one, for the latency");
-DEFINE_int32(threads, 1, "for input and output, in each process");
-DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
+DEFINE_int32(threads, 1, "threads for input and output in each process");
+DEFINE_int64(window, 512 * 1024, "bytes that a link gives to the system before it waits");
 DEFINE_string(local_transport, "TCP", "TCP, as the bare program does; or AUTO");
 DEFINE_bool(rows, false, "measures lengths of rows");
 DEFINE_bool(encrypt, false, "measures a link, encrypted beside in clear");
 DEFINE_string(
     part, "",
     "the part that a process plays: bare_server, bare_client, table; set by this program itself");
-DEFINE_int32(rank, 0, "of a process");
-DEFINE_int32(processes, 1, "of the job");
+DEFINE_int32(rank, 0, "rank of a process");
+DEFINE_int32(processes, 1, "processes of the job");
 DEFINE_string(role, "b", "b, w or s: both, worker, server");
-DEFINE_int32(port, 0, "of process 0, or of the bare server");
-DEFINE_int32(clients, 1, "of the bare server");
+DEFINE_int32(port, 0, "port of process 0, or of the bare server");
+DEFINE_int32(clients, 1, "clients of the bare server");
 
 namespace shoal {
 namespace {

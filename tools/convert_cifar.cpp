@@ -16,7 +16,7 @@
 DEFINE_string(backend, "leveldb", "leveldb, lmdb or datumfile");
 DEFINE_bool(shuffle, false,
             "mix the order of the training records; CIFAR's own files are mixed already");
-DEFINE_int64(seed, 1, "of the shuffle");
+DEFINE_int64(seed, 1, "seed of the shuffle");
 
 namespace shoal {
 namespace {

@@ -21,11 +21,12 @@
 
 DEFINE_bool(gray, false, "store one channel instead of three");
 DEFINE_bool(shuffle, false, "mix the order of the images, which otherwise is the list's");
-DEFINE_int64(seed, 1, "of the shuffle and of --subsampling; the same seed makes the same database");
+DEFINE_int64(seed, 1,
+             "seed of the shuffle and of --subsampling; the same seed makes the same database");
 DEFINE_string(backend, "lmdb", "lmdb, leveldb or datumfile");
 DEFINE_int32(resize_width, 0, "width to resize to; with --resize_height");
 DEFINE_int32(resize_height, 0, "height to resize to; with --resize_width");
-DEFINE_bool(check_size, false, "refuse images that are not of the first one's size");
+DEFINE_bool(check_size, false, "refuse images that differ in size from the first");
 DEFINE_bool(encoded, false, "store the images as JPEG or PNG, not as pixels");
 DEFINE_string(encode_type, "",
               "what to store encoded images as: jpg, png, ...; the files' own kind if empty. "

@@ -10,7 +10,7 @@
 #include "shoal/parallel/cluster.h"
 
 DEFINE_string(hosts, "",
-              "file with one address a line; an address that is there again is one more process");
+              "file with one address a line; each repetition of an address is one more process");
 DEFINE_string(groups, "", "file with one group of addresses a line");
 DEFINE_string(data_sharding, "",
               "file with a line 'begin end' for each rank: its share of the data");
@@ -46,8 +46,8 @@ int main(int argc, char** argv) {
   return shoal::run_tool(
       argc, argv,
       "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]\n\n"
-      "Writes MXNet-G's files as one machinefile, to OUT or to the terminal. Ranks are as there: "
-      "by address, as strings, the\n"
-      "largest first.",
+      "Writes MXNet-G's files as one machinefile, to OUT or to the terminal. Ranks are as in "
+      "MXNet-G: by address, compared\n"
+      "as strings, the largest first.",
       shoal::body);
 }

@@ -15,7 +15,7 @@
 
 DEFINE_string(backend, "lmdb", "lmdb, leveldb or datumfile");
 DEFINE_bool(shuffle, false, "mix the order of the records; MNIST's own files are mixed already");
-DEFINE_int64(seed, 1, "of the shuffle");
+DEFINE_int64(seed, 1, "seed of the shuffle");
 
 namespace shoal {
 namespace {

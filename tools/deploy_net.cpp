@@ -12,7 +12,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 
-DEFINE_string(shape, "", "size of inputs that the net does not tell, batch first: 1,3,32,32");
+DEFINE_string(shape, "", "size of inputs whose size the net does not give, batch first: 1,3,32,32");
 DEFINE_int32(batch, 0, "batch of every input; 0: 1 for what was a data layer");
 DEFINE_bool(auxiliary, false, "keep heads whose loss counts less than the largest");
 DEFINE_string(

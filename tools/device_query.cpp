@@ -10,7 +10,7 @@
 #include "shoal/base/text.h"
 #include "shoal/ops/gpu.h"
 
-DEFINE_string(gpu, "all", "which GPUs, counted from 0: a list with commas, or all");
+DEFINE_string(gpu, "all", "which GPUs, counted from 0 and separated by commas, or all");
 
 namespace shoal {
 namespace {

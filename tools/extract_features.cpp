@@ -30,10 +30,10 @@
 #include "shoal/report/progress.h"
 
 DEFINE_string(model, "", "the net, a prototxt");
-DEFINE_string(weights, "", "a list with commas of models");
-DEFINE_string(extract_feature_blob_names, "", "a list with commas of the blobs to save");
+DEFINE_string(weights, "", "the models, separated by commas");
+DEFINE_string(extract_feature_blob_names, "", "the blobs to save, separated by commas");
 DEFINE_string(save_feature_leveldb_names, "",
-              "a list with commas of as many outputs, whatever the backend");
+              "an output for each blob, of any backend, separated by commas");
 DEFINE_int32(num_mini_batches, 0,
              "how many batches; 0: until every record of the source was read once");
 DEFINE_string(backend, "leveldb", "leveldb, lmdb, datumfile or text");
@@ -52,7 +52,7 @@ DEFINE_string(machinefile, "",
               "the machines that share the work, a client each, as scripts/launch.py names them to "
               "every process it starts");
 DEFINE_string(hostfile, "", "Poseidon's spelling of --machinefile");
-DEFINE_int32(num_table_threads, 0, "Poseidon's; without effect: a client writes one part");
+DEFINE_int32(num_table_threads, 0, "Poseidon's flag; it has no effect: a client writes one part");
 DEFINE_int32(
     merge_parts, 0,
     "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");

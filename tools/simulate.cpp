@@ -32,7 +32,7 @@ DEFINE_string(target, "",
 DEFINE_double(test_every, 0,
               "virtual seconds between tests; default: the solver's test_interval at the workers' "
               "mean speed");
-DEFINE_uint64(seed, 1, "of the network and the times of computing");
+DEFINE_uint64(seed, 1, "seed of the random times of the network and of computing");
 DEFINE_int32(threads, 0,
              "workers that really compute at once; 0: OMP_NUM_THREADS or all cores; the results do "
              "not depend on it");
@@ -44,11 +44,10 @@ DEFINE_bool(
     "simulate without numbers: nothing is learned and no data is read, so a thousand workers "
     "take seconds");
 DEFINE_string(placement, "bytes",
-              "of rows on servers: by bytes, or by the time that the servers' links and updates "
-              "take for them");
+              "how rows are placed on servers: bytes, or time (of the servers' links and updates)");
 DEFINE_string(scaling, "",
-              "\"2,4,8\": with --dry, the time of an iteration for so many workers like the "
-              "cluster's first, beside formulas");
+              "with --dry: numbers of workers, as \"2,4,8\", all like the cluster's first; prints "
+              "the time of an iteration for each, beside formulas");
 DEFINE_string(
     esync_log_dir, "",
     "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");

@@ -13,7 +13,7 @@
 #include "shoal/solver/recipe.h"
 
 DEFINE_string(model, "", "the net, a prototxt");
-DEFINE_string(weights, "", "a list with commas of models");
+DEFINE_string(weights, "", "the models, separated by commas");
 DEFINE_string(source, "", "what data layers read, instead of the net's source");
 DEFINE_int32(iterations, 50, "how many batches");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");

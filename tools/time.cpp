@@ -25,18 +25,17 @@
 #include "shoal/solver/recipe.h"
 
 DEFINE_string(model, "", "the net, a prototxt");
-DEFINE_string(weights, "", "a list with commas of models to take the params from");
+DEFINE_string(weights, "", "models to take the params from, separated by commas");
 DEFINE_int32(iterations, 50, "how many passes to measure");
-DEFINE_string(phase, "TRAIN", "TRAIN or TEST, of which forward passes alone are timed");
+DEFINE_string(phase, "TRAIN", "TRAIN or TEST; of TEST, only forward passes are timed");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
-DEFINE_bool(forward_only, false, "no backward passes");
+DEFINE_bool(forward_only, false, "time forward passes only");
 DEFINE_bool(summary, false, "print the layers' shapes, params and multiply-adds, and time nothing");
 DEFINE_double(device_tflops, 0,
-              "with --summary: 10^12 additions and products a second of a device");
-DEFINE_double(
-    device_gbytes, 0,
-    "with it: 10^9 bytes a second that its memory reads and writes; prints the least time "
-    "of each layer and of a pass there");
+              "with --summary: 10^12 additions and products a second that a device computes");
+DEFINE_double(device_gbytes, 0,
+              "with --device_tflops: 10^9 bytes a second that the device's memory reads and "
+              "writes; prints the least time of each layer and of a pass there");
 DEFINE_bool(
     explain_ops, false,
     "also print which implementation serves each layer, why the others do not, how often "

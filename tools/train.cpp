@@ -22,7 +22,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
 
-DEFINE_string(weights, "", "a list with commas of models to start from");
+DEFINE_string(weights, "", "models to start from, separated by commas");
 DEFINE_string(snapshot, "",
               "a .solverstate or .solverstate.h5 to go on from, or 'auto' for the newest complete "
               "one, if there is any");
@@ -37,8 +37,8 @@ DEFINE_string(metrics, "",
               "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and "
               "displays and tests to the first's");
 DEFINE_int32(metrics_limit_mb, 512,
-             "with --metrics: most that a worker's files may take; at half of it the file becomes "
-             "metrics.<worker>.jsonl.1, in place of the one before; 0: no limit");
+             "with --metrics: most MB that a worker's files may take; at half of it the file "
+             "becomes metrics.<worker>.jsonl.1, in place of the one before; 0: no limit");
 DEFINE_string(
     esync_log_dir, "",
     "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
@@ -47,17 +47,18 @@ DEFINE_string(pace_json, "",
               "after each round");
 DEFINE_string(groups_out, "",
               "write the groups that group_by: SPEED found, a group a line, as MXNet-G has them");
+DEFINE_string(data_sharding_out, "",
+              "with group_by: SPEED, write the workers' shares of the data, a line 'begin end' "
+              "each, as MXNet-G has them");
 DEFINE_string(
-    data_sharding_out, "",
-    "write the shares of the data for them, a line 'begin end' a worker, as MXNet-G has them");
-DEFINE_string(placement, "",
-              "of rows on servers: bytes; measured: by the time they take, from a probe of all "
-              "links; default: by time if the machinefile "
-              "has bandwidth= of all servers, else bytes");
+    placement, "",
+    "how rows are placed on servers: bytes, or measured (by time, after all links are measured); "
+    "default: by time if the machinefile gives bandwidth= for all servers, else bytes");
 DEFINE_bool(explain_exchange, false,
             "print how each layer's gradients travel between workers, with the bytes and the time "
             "of each way");
-DEFINE_bool(profile_only, false, "end when the groups are found and their files written");
+DEFINE_bool(profile_only, false,
+            "with group_by: SPEED, end when the groups are found and their files are written");
 
 namespace shoal {
 namespace {

@@ -75,8 +75,8 @@ constexpr struct {
      [](const Words& words) { return upgrade_solver_text(in_and_out(words)); }},
     {"",
      "upgrade_proto IN OUT\n\n"
-     "Writes a net or a solver (text) or a model (binary) of any age in today's form; what IN is, "
-     "its content tells.\n"
+     "Writes a net or a solver (text) or a model (binary) of any age in today's form. The content "
+     "of IN tells what it is.\n"
      "OUT may be IN. Comments of a text are not kept.",
      [](const Words& words) { return upgrade_any(in_and_out(words)); }},
 };

@@ -9,7 +9,8 @@
 
 DEFINE_string(train_source, "",
               "what data layers read in training, instead of the solver's or the net's source");
-DEFINE_string(test_source, "", "likewise in tests");
+DEFINE_string(test_source, "",
+              "what data layers read in tests, instead of the solver's or the net's source");
 DEFINE_int32(batch, 0, "batch_size of data layers in training, instead of the net's");
 
 namespace shoal {

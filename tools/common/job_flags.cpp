@@ -14,9 +14,9 @@ DEFINE_string(hostfile, "",
               "the machinefile: the processes of the job, one a line, \"id address port\" or "
               "\"address key=value ...\"");
 DEFINE_string(machinefile, "", "the same as --hostfile");
-DEFINE_string(
-    hostfile_format, "auto",
-    "auto, poseidon, openmpi, horovod, deepspeed, mxnet or mpich: what \"host:N\" means in it");
+DEFINE_string(hostfile_format, "auto",
+              "what \"host:N\" means in the machinefile: auto, poseidon, openmpi, horovod, "
+              "deepspeed, mxnet or mpich");
 DEFINE_int32(client_id, -1,
              "which process of the job this is, from 0; default: as the launcher's variables say");
 DEFINE_int32(num_clients, -1,
@@ -36,7 +36,7 @@ DEFINE_int32(port, -1,
 DEFINE_string(port_range, "", "\"29600-29699\": listen on the first free port of these");
 DEFINE_int32(replicas, 0,
              "nets that one process trains with, each with a part of the data; default 1");
-DEFINE_int32(num_table_threads, 0, "Poseidon's spelling of --replicas: one more than those");
+DEFINE_int32(num_table_threads, 0, "Poseidon's flag: the number of --replicas, plus one");
 DEFINE_string(batch_semantics, "",
               "PER_WORKER or GLOBAL: whose batch batch_size is; default: the solver's");
 DEFINE_string(share_by, "",
@@ -46,36 +46,36 @@ DEFINE_string(batch_by, "",
               "EQUAL, WEIGHT or SPEED: how workers divide a batch of all; default: as --share_by "
               "under schemes in lockstep, else EQUAL");
 DEFINE_string(share_interval, "",
-              "by SPEED: iterations until speeds are looked at again; 0: once; default: an epoch");
+              "with --share_by=SPEED: iterations between measurements of the speeds; 0: measure "
+              "once; default: an epoch");
 DEFINE_string(exchange, "",
-              "AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT, MPI or NCCL: how "
-              "gradients travel between "
-              "workers; then, for layers by name or type, others: \"AUTO,fc8=TABLE\". "
-              "docs/choosing-an-exchange.md");
-DEFINE_bool(svb, false, "Poseidon's: the same as --exchange=FACTORS");
+              "how gradients travel between workers: AUTO, TABLE, FACTORS, TREE, RING, "
+              "HALVING_DOUBLING, DIRECT, MPI or NCCL; then exceptions by a layer's name or type: "
+              "\"AUTO,fc8=TABLE\". docs/choosing-an-exchange.md");
+DEFINE_bool(svb, false, "Poseidon's flag: the same as --exchange=FACTORS");
 DEFINE_string(data_sharding, "",
               "a file with the workers' shares of the data, a line \"begin end\" each, in "
               "fractions, as MXNet-G has them");
 DEFINE_int32(start_timeout, 300, "seconds within which all processes must have joined");
 DEFINE_int32(connect_timeout, 10, "seconds for an attempt to connect");
-DEFINE_int32(stall_warn, 10, "seconds of silence after which a process is named");
+DEFINE_int32(stall_warn, 10, "seconds of silence after which the log names a process");
 DEFINE_double(lost_after, 5,
-              "seconds of silence after which a process is lost; what else waits for it in vain "
-              "follows from this");
+              "seconds of silence after which a process counts as lost; the limits of other waits "
+              "for it follow from this");
 DEFINE_int32(stall_abort, 0, "an older name of --lost_after");
 DEFINE_string(on_lost, "",
               "CONTINUE or STOP: whether the others go on without a process that is lost; default: "
               "the solver's");
-DEFINE_int32(
-    min_workers, 0,
-    "with fewer workers a job that lost one stops, to be continued; default: the solver's");
+DEFINE_int32(min_workers, 0,
+             "a job that lost processes stops, to be continued, if fewer workers than this are "
+             "left; default: the solver's");
 DEFINE_int32(copies, 0,
-             "servers that have each param, 1 or 2; default: the solver's, or 2 in jobs of four "
-             "processes or more");
-DEFINE_int32(io_threads, 1, "threads for what is sent and received");
-DEFINE_string(local_transport, "AUTO",
-              "AUTO: rows go through memory to and from processes of the same machine, if that can "
-              "be had; or TCP");
+             "number of servers that keep each param, 1 or 2; default: the solver's, or 2 in jobs "
+             "of four processes or more");
+DEFINE_int32(io_threads, 1, "threads that send and receive");
+DEFINE_string(
+    local_transport, "AUTO",
+    "AUTO: processes of one machine exchange rows through shared memory, where possible; or TCP");
 DEFINE_string(join, "",
               "host:port of process 0 of a job that trains: joins it, as a worker unless --role "
               "says otherwise");
@@ -86,9 +86,10 @@ DEFINE_string(encrypt, "auto",
               "auto: connections between machines are encrypted, by TLS with a key that comes of "
               "the token, and those within a machine are not; always: all are; never: none is. The "
               "same on all processes");
-DEFINE_bool(insecure, false,
-            "a job of several machines needs no token: any process that reaches a port can join, "
-            "and without a token nothing is encrypted");
+DEFINE_bool(
+    insecure, false,
+    "allow a job of several machines without a token: any process that reaches a port can join, "
+    "and nothing is encrypted");
 DEFINE_string(token_file, "",
               "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
 

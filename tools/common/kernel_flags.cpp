@@ -5,14 +5,14 @@
 #include "shoal/base/file.h"
 
 DEFINE_bool(tune, false,
-            "choose among the CPU's convolution kernels by times that are measured when a net is "
-            "made, and keep the choices for the next run: train beside its snapshots, in "
-            "<snapshot_prefix>.kernels, time in no file but that of --kernels");
-DEFINE_string(kernels, "", "with --tune: the file of the choices");
-DEFINE_int32(memory_limit, 0,
-             "MB that the blobs of each net and the scratch of its kernels may take; convolutions "
-             "do without Winograd's algorithm where that is needed; 0: no limit; not given: what "
-             "the solver says");
+            "choose the CPU's convolution kernels by times that are measured when a net is made. "
+            "train saves the choices for the next run in <snapshot_prefix>.kernels, time only in "
+            "the file of --kernels");
+DEFINE_string(kernels, "", "with --tune: the file to save the choices in");
+DEFINE_int32(
+    memory_limit, 0,
+    "MB that the blobs of each net and the scratch of its kernels may take; if needed, "
+    "convolutions do without Winograd's algorithm; 0: no limit; not given: what the solver says");
 
 namespace shoal {
 namespace {

@@ -4,10 +4,11 @@
 
 #include "shoal/base/error.h"
 
-DEFINE_double(throttle, 0, "bytes a second that this process may send, and receive; 0: no limit");
-DEFINE_double(emulate_step_ms, 0,
-              "a worker of a job computes so many milliseconds for an iteration, if it really "
-              "takes less");
+DEFINE_double(throttle, 0,
+              "most bytes a second that this process sends, and that it receives; 0: no limit");
+DEFINE_double(
+    emulate_step_ms, 0,
+    "least milliseconds that a worker of a job computes in an iteration; it waits if it is faster");
 DEFINE_string(
     send_order, "priority",
     "priority: earlier clocks are sent first, and of a clock what the next forward pass needs "
