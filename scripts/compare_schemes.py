@@ -4,7 +4,7 @@
   compare_schemes.py --cluster=examples/compare/cluster.prototxt --solver=examples/compare/solver.prototxt --out=build/compare
 
 runs tools/simulate once for each scheme and writes OUT/report.md (a table, which scheme to use when, the exact commands), its pictures, and
-OUT/runs/<scheme> with each run's files. --schemes is a list with commas: names of schemes that there are, or own ones as name=flags:
+OUT/runs/<scheme> with each run's files. --schemes is a list, separated by commas, of names of schemes or of own ones as name=flags:
 
   --schemes='bsp,async,patient=--scheme=ssp --staleness=8'
 
@@ -373,28 +373,28 @@ def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--cluster', required=True, help='a prototxt: docs/simulating-a-cluster.md')
     parser.add_argument('--solver', required=True, help='a prototxt, as for train')
-    parser.add_argument('--schemes', default='', help='default: all that there are')
+    parser.add_argument('--schemes', default='', help='names of schemes; default: all')
     parser.add_argument('--out', required=True, help='the folder of the report')
-    parser.add_argument('--seconds', type=float, default=0, help='virtual; default: the solver\'s max_iter on every worker')
+    parser.add_argument('--seconds', type=float, default=0, help='virtual seconds of each run; default: the solver\'s max_iter on every worker')
     parser.add_argument('--test_every', type=float, default=0, help='virtual seconds between tests; default: a sixtieth of --seconds, or as the solver says')
     parser.add_argument('--target', type=float, default=0, help='the accuracy that all are timed to; default: 98 %% of the best')
-    parser.add_argument('--rates', default='', metavar='A,B,...', help="times base_lr; each scheme gets the best of them (needs --seconds)")
+    parser.add_argument('--rates', default='', metavar='A,B,...', help="factors of base_lr to try; each scheme gets the best of them (needs --seconds)")
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='runs at once; default: one a core')
     parser.add_argument('--more', default='', help='flags for every run')
     parser.add_argument('--simulate', default=os.environ.get('BUILD', 'build/release') + '/tools/simulate')
     arguments = parser.parse_args()
     if not (ROOT / arguments.simulate).exists():
-        parser.error(f'{arguments.simulate} is not there: build it with make, or say where it is with --simulate')
+        parser.error(f'{arguments.simulate} does not exist: build it with make, or name it with --simulate')
     for name in ('cluster', 'solver'):
         if not (ROOT / getattr(arguments, name)).exists():
             parser.error(f'--{name}={getattr(arguments, name)}: there is no such file under {ROOT}')
     try:
         arguments.rates = [float(rate) for rate in arguments.rates.split(',')] if arguments.rates else []
     except ValueError:
-        parser.error(f'--rates={arguments.rates}: a list of numbers is wanted, as 0.3,1,3')
+        parser.error(f'--rates={arguments.rates}: it must be a list of numbers, as 0.3,1,3')
     if arguments.rates and (min(arguments.rates) <= 0 or not arguments.seconds):
-        parser.error('--rates are above 0, and need --seconds, of which the short runs are a quarter')
+        parser.error('--rates must be above 0, and need --seconds: the short runs take a quarter of it')
     arguments.out = os.path.abspath(arguments.out)
     if Path(arguments.out).is_relative_to(ROOT):          # commands are to be read, and run, in the folder of the source
         arguments.out = os.path.relpath(arguments.out, ROOT)

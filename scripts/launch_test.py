@@ -559,7 +559,7 @@ class StopTest(Case):
         done = self.stop('--all')
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(done.stdout.count('stopped'), 2)
-        self.assertIn('jobs/a.json: this is no whole record of a job; remove it', done.stderr)
+        self.assertIn('jobs/a.json: this record of a job is damaged; remove it', done.stderr)
         self.assertNotIn('Traceback', done.stderr)
         self.assertEqual(self.end(launcher)[0], 75)
         self.assertFalse(any(map(alive, pids)))

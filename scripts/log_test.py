@@ -68,7 +68,7 @@ class LogTest(unittest.TestCase):
     def test_words_of_scripts(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / 'a.log').write_text(LOG)
-            for script, words, code, said in (('parse_log', ['--delimiter=\\t', 'a.log'], 2, '--delimiter=\\t: one character'),
+            for script, words, code, said in (('parse_log', ['--delimiter=\\t', 'a.log'], 2, '--delimiter=\\t: it must be one character'),
                                               ('plot', ['a.log', 'a.xyz'], 1, 'a.xyz: the name of a picture ends with .png'),
                                               ('plot', ['a.log', 'a'], 1, 'a: the name of a picture ends with'),
                                               ('plot', ['a.log', 'a.svg'], 0, '')):

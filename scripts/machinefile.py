@@ -136,7 +136,7 @@ class Line:
         if key not in KEYS:
             return self.wrong(f"unknown key '{key}'{known_words(key, KEYS)}")
         if key in self.keys or (key == 'port' and self.id is not None):
-            return self.wrong(f'{key} is there twice')
+            return self.wrong(f'{key} is given twice')
         self.keys[key] = value
         if not value:
             return self.wrong(f'{key}= has no value')
@@ -149,7 +149,7 @@ class Line:
         elif key in ('weight', 'bandwidth') and not is_positive(value):
             self.wrong(f'{key}={value} is not a number above 0')
         elif key == 'role' and value not in ROLES:
-            self.wrong(f'role={value} is none of both, worker, server')
+            self.wrong(f'role={value} is not worker, server or both')
 
 
 def is_gpus(value):
@@ -190,7 +190,7 @@ def wrong_ids(lines):
     beyond = [x.number for x in lines if x.id >= count]
     if missing:
         errors.append(f'ids of {count} lines must be 0 to {count - 1}, and {", ".join(map(str, missing))} {"is" if len(missing) == 1 else "are"} missing'
-                      + (f'; beyond that: {lines_text(beyond)}' if beyond else ''))
+                      + (f'; ids that are too large: {lines_text(beyond)}' if beyond else ''))
     return errors
 
 
@@ -206,7 +206,7 @@ def make_processes(lines):
     for line in sorted(lines, key=lambda x: x.id or 0):
         gpus = [gpu for gpu in line.keys.get('gpus', '').split(',') if gpu]
         if len(gpus) > 1 and len(gpus) % line.slots:
-            return [], [f'{lines_text([line.number])}: {len(gpus)} gpus, {line.slots} slots']
+            return [], [f'{lines_text([line.number])}: {len(gpus)} gpus cannot be divided among {line.slots} slots']
         each = len(gpus) // line.slots
         for slot in range(line.slots):
             port = (line.port or DEFAULT_PORT) + slot

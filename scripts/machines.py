@@ -56,7 +56,7 @@ def jobs_folder():
 
 def add_ssh_flags(parser):
     parser.add_argument('--ssh_port', type=int, help="port of every host's sshd, unless its line says ssh_port=")
-    parser.add_argument('--ssh_identity', default='', metavar='FILE', help='private key')
+    parser.add_argument('--ssh_identity', default='', metavar='FILE', help='file of the private key for ssh')
     parser.add_argument('--ssh_args', default='', metavar='WORDS', help='more arguments for ssh, "-o X=Y -J jump"')
     parser.add_argument('--force_ssh', action='store_true', help='use ssh for localhost too')
 

@@ -203,7 +203,7 @@ def read_esync(run, folders):
         try:
             read_rounds(run, worker, esync_files(folder))
         except NO_LINE as error:
-            raise MetricsError(f'{folder}: a round is not as ESync writes it: {error!r}') from None
+            raise MetricsError(f'{folder}: a file of a round is not in ESync\'s format: {error!r}') from None
 
 
 def read_rounds(run, worker, rounds):

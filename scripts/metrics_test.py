@@ -32,7 +32,7 @@ import json, os, sys
 flags = dict(word[2:].split('=', 1) for word in sys.argv[1:])
 flags['scheme'] = flags['scheme'].split(' ')[0]
 if flags['scheme'] == '?':
-    sys.exit("scheme '?': there is no '?'; known: async, bsp, broken, ssp")
+    sys.exit("scheme '?': no scheme is named '?'; known: async, bsp, broken, ssp")
 if flags['scheme'] == 'broken':
     print('it is broken')
     sys.exit(3)
@@ -195,8 +195,8 @@ class SummaryTest(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn('holds neither', done.stderr)
         self.rounds('cpu', {'num_iters': 1})
-        self.assertIn('not as ESync writes it', self.script('summarize.py', self.folder).stderr)
-        with self.assertRaisesRegex(metrics.MetricsError, 'cpu: a round is not as ESync writes it'):
+        self.assertIn("not in ESync's format", self.script('summarize.py', self.folder).stderr)
+        with self.assertRaisesRegex(metrics.MetricsError, "cpu: a file of a round is not in ESync's format"):
             metrics.read_run(self.folder)
 
 

@@ -102,7 +102,7 @@ def main():
     parser.add_argument('--verbose', action='store_true', help='say what was written')
     arguments = parser.parse_args()
     if len(arguments.delimiter) != 1 or arguments.delimiter in '"\r\n':
-        parser.error(f'--delimiter={arguments.delimiter}: one character, but a quote or the end of a line; a tab is --delimiter=$\'\\t\'')
+        parser.error(f'--delimiter={arguments.delimiter}: it must be one character, and no quote or line break; a tab is --delimiter=$\'\\t\'')
     log = read_log(arguments.logfile_path)
     if not log.train and not log.test:
         sys.exit(f'{arguments.logfile_path}: no "Iteration N ..., loss = ..." line; is this a training log?')

@@ -121,11 +121,11 @@ def visit(record, what, grace, rank=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument('--job', default='')
-    parser.add_argument('--all', action='store_true')
-    parser.add_argument('--rank', type=int, metavar='K')
-    parser.add_argument('--grace', type=int, default=30, metavar='SECONDS')
-    parser.add_argument('--machinefile', '--hostfile', metavar='FILE')
+    parser.add_argument('--job', default='', metavar='NAME', help='the job to stop; without it, all known jobs are listed')
+    parser.add_argument('--all', action='store_true', help='stop all known jobs')
+    parser.add_argument('--rank', type=int, metavar='K', help='with --job: stop this process only')
+    parser.add_argument('--grace', type=int, default=30, metavar='SECONDS', help='time until processes that still run are killed; default: %(default)s')
+    parser.add_argument('--machinefile', '--hostfile', metavar='FILE', help='stop the job of this machinefile on all its machines')
     parser.add_argument('--look', action='store_true', help='with --machinefile: stop nothing')
     add_ssh_flags(parser)
     args = parser.parse_args()
@@ -136,7 +136,7 @@ def main():
     if args.machinefile:
         return stop_machines(args)
     if args.rank is not None and not args.job:
-        raise UsageError(f'--rank={args.rank} is of one job: give --job=NAME too')
+        raise UsageError(f'--rank={args.rank} needs --job=NAME, the job of that rank')
     if args.job and not JOB.fullmatch(args.job):
         raise UsageError(f'--job={args.job} is not the name of a job')
     records = sorted(jobs_folder().glob(f'{args.job or "*"}.json'))
@@ -148,7 +148,7 @@ def main():
             record = json.loads(path.read_text())
             print(f'{record["job"]}: {" ".join(record["command"])}')
         except (ValueError, KeyError, TypeError):
-            print(f'{path}: this is no whole record of a job; remove it', file=sys.stderr)
+            print(f'{path}: this record of a job is damaged; remove it', file=sys.stderr)
             reached = False
             continue
         all_reached = visit(record, 'stop' if stop else 'look', args.grace, args.rank)

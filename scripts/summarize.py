@@ -60,7 +60,7 @@ def main():
     except MetricsError as error:
         sys.exit(str(error))
     except (KeyError, TypeError, AttributeError) as error:
-        sys.exit(f'{arguments.folder}: a round is not as ESync writes it: {error!r}')
+        sys.exit(f'{arguments.folder}: a file of a round is not in ESync\'s format: {error!r}')
     if arguments.out:
         Path(arguments.out).write_text(text + '\n')
     else:

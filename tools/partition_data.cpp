@@ -23,19 +23,19 @@
 #include "shoal/proto/parts.pb.h"
 #include "shoal/report/progress.h"
 
-DEFINE_string(
-    backend, "",
-    "of the source: lmdb, leveldb, datumfile, imagelist or windowfile; if empty, what it looks "
-    "like");
-DEFINE_string(out_backend, "", "of the parts; if empty, the source's");
+DEFINE_string(backend, "",
+              "format of the source: lmdb, leveldb, datumfile, imagelist or windowfile; if empty, "
+              "it is recognized");
+DEFINE_string(out_backend, "", "format of the parts; if empty, the source's");
 DEFINE_int32(num_partitions, 2,
              "how many parts; with --weights or --data_sharding as many as these name");
 DEFINE_string(mode, "",
               "round_robin, contiguous, by_class or ratios; if empty, ratios with --weights or "
               "--data_sharding, else round_robin");
-DEFINE_string(weights, "", "for ratios: a list with commas of the parts' shares: 2,1,1");
-DEFINE_string(data_sharding, "",
-              "for ratios: a file with a line \"begin end\" a part, in fractions of the set");
+DEFINE_string(weights, "", "with --mode=ratios: the parts' shares, as 2,1,1");
+DEFINE_string(
+    data_sharding, "",
+    "with --mode=ratios: a file with a line \"begin end\" for each part, in fractions of the set");
 
 namespace shoal {
 namespace {
@@ -83,7 +83,7 @@ std::vector<double> weights() {
       throw ConfigError(Code::kUsage, "--weights: '", word, "' is no number");
     weights.push_back(weight);
   }
-  if (weights.empty()) throw ConfigError(Code::kUsage, "--weights is a list of nothing");
+  if (weights.empty()) throw ConfigError(Code::kUsage, "--weights names no share");
   return weights;
 }
 

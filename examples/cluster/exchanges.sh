@@ -31,7 +31,7 @@ seconds = statistics.median(b['time'] - a['time'] for a, b in zip(clocks[2:], cl
 sent = statistics.mean(line['bytes_sent'] for line in clocks[3:])
 accuracy = re.findall(r'Test net output.*accuracy = ([0-9.e-]+)', open(log).read())
 end = f'accuracy {accuracy[-1]}' if accuracy else 'loss %.6g' % [line['loss'] for line in lines if line['kind'] == 'display'][-1]
-forecast = re.findall(r'an iteration took ([0-9.]+) ms.*predicted for that: ([0-9.]+) ms', open(log).read())
+forecast = re.findall(r'an iteration took ([0-9.]+) ms.*predicted: ([0-9.]+) ms', open(log).read())
 if forecast:
     took, predicted = map(float, forecast[-1])
     end += f'; took {took:.1f} ms on average, {predicted:.1f} ms were predicted ({100 * (predicted / took - 1):+.0f} %)'

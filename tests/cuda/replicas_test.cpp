@@ -126,7 +126,7 @@ TEST(DeviceSums, SayWhyTheyCannotBeMade) {
     EXPECT_FALSE(ops::make_device_sums(contexts, 1, words));
     return words;
   };
-  EXPECT_EQ("cuda:0 is there twice", why({&one, &same}));
+  EXPECT_EQ("cuda:0 is given twice", why({&one, &same}));
   EXPECT_EQ("cpu is no GPU", why({&one, &cpu}));
   EXPECT_EQ("cpu has no way of its own to sum with other devices", why({&cpu, &one}));
   EXPECT_HAS(ops::cuda::load_nccl({"no_such_library.so"}).why, "NCCL cannot be loaded: no_such");

@@ -57,7 +57,7 @@ TEST(PartitionBounds, WeightsThatCannotBe) {
   EXPECT_FAILS_WITH("part 1 would get none of the 10 records",
                     bounds_by_weights(10, std::vector<double>{1000, 1}));
   for (const double bad : {0.0, -1.0, 1.0 / 0.0, 0.0 / 0.0})
-    EXPECT_FAILS_WITH("a part's weight is above 0",
+    EXPECT_FAILS_WITH("a part's weight must be above 0",
                       bounds_by_weights(10, std::vector<double>{1, bad}));
 }
 

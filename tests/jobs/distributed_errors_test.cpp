@@ -41,22 +41,24 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
     int code;
     const char* words;
   } cases[] = {
-      {{"--scheme=bps"}, 2, "flags: scheme 'bps': there is no 'bps'; did you mean 'bsp'?"},
-      {{"--staleness=-1"}, 2, "--staleness=-1: it is a number of clocks, 0 or more, or unbounded"},
+      {{"--scheme=bps"}, 2, "flags: scheme 'bps': no scheme is named 'bps'; did you mean 'bsp'?"},
+      {{"--staleness=-1"},
+       2,
+       "--staleness=-1: it must be a number of clocks, 0 or more, or unbounded"},
       {{"--scheme=bsp", "--staleness=2"}, 2, "--scheme=bsp and --staleness=2 exclude each other"},
       {{"--movingRate=0.5", "--moving_rate=0.6"},
        2,
-       "--moving_rate=0.6 and --movingRate=0.5 are one flag with two names, and differ"},
+       "--moving_rate=0.6 and --movingRate=0.5 are two names of one flag; give one value"},
       {{"--backup=2", "--payload=deltas"},
        2,
        "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights"},
       {{"--backup=1", "--weighting=inverse"},
        2,
        "sync_backup has no 'weighting', less weight for a stale update"},
-      {{"--groups=0|0"}, 2, "worker 0 is there twice"},
+      {{"--groups=0|0"}, 2, "worker 0 is given twice"},
       {{"--staleness=1", "--table_staleness=2"},
        2,
-       "--staleness=1 and --table_staleness=2 are one flag with two names, and differ"},
+       "--staleness=1 and --table_staleness=2 are two names of one flag; give one value"},
       {{"--consistency_model=LocalOOC"},
        2,
        "--consistency_model=LocalOOC: known are SSP, SSPPush and SSPAggr"},
@@ -109,7 +111,7 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
   EXPECT_HAS(negative.err, "staleness is -1; it must be a whole number of clocks, 0 or more");
   const Ran two = test::run_program(
       alone(solver("schemes", plain_net(4), "scheme { } scheme { type: 'async' }")));
-  EXPECT_HAS(two.err, "of several schemes all but the last need them");
+  EXPECT_HAS(two.err, "of several schemes, each but the last needs it");
 }
 
 TEST_F(DistributedTrain, PoseidonsTuningFlagsAreTakenAndNamed) {
@@ -119,8 +121,8 @@ TEST_F(DistributedTrain, PoseidonsTuningFlagsAreTakenAndNamed) {
              "--consistency_model=SSPPush", "--table_staleness=0"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err,
-             "Taken and without effect, since Shoal has nothing that they tune: "
-             "--num_rows_per_table, --init_thread_access_table\n");
+             "These flags are accepted, but have no effect in Shoal: --num_rows_per_table, "
+             "--init_thread_access_table\n");
   EXPECT_HAS(ran.err, "--resume_clock has no effect: nothing is resumed; --snapshot=");
 }
 

@@ -252,7 +252,7 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
     const auto other =
         run(size, solver(name, small_net(), fields + "10"), {"--snapshot=" + state("half", 5)});
     EXPECT_HAS(other[0].err,
-               "The snapshot is of 2 workers, and now there are " + std::to_string(size));
+               "The snapshot is from 2 workers, and now there are " + std::to_string(size));
     EXPECT_EQ(why_damaged(snapshot_stem(folder_ + "/" + name, 10)), "");
   }
 }

@@ -228,7 +228,7 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
           << "rank " << rank << ": " << ended.ran.err;
       EXPECT_HAS(ended.ran.err, who);
       EXPECT_LT(ended.seconds, 3 + kBounded);
-      const std::size_t warning = ended.ran.err.find("has not been heard of for"),
+      const std::size_t warning = ended.ran.err.find("has been silent for"),
                         end = ended.ran.err.rfind(who);
       warned += warning != std::string::npos && warning < end &&
                 ended.ran.err.rfind(who, warning) != std::string::npos;
@@ -272,7 +272,7 @@ TEST_F(ProcessFaults, AWorkerThatWaitsForItsOwnServerSaysSoOnceAPeriod) {
     for (std::size_t at = 0; (at = ran.err.find(words, at)) != std::string::npos; ++at) ++found;
     return found;
   };
-  EXPECT_EQ(count("has not been heard of for"), 1) << "of two connections: " << ran.err;
+  EXPECT_EQ(count("has been silent for"), 1) << "of two connections: " << ran.err;
   EXPECT_GE(count("has waited for rows for"), 2) << ran.err;
   EXPECT_LE(count("has waited for rows for"), seconds + 1) << ran.err;
 }

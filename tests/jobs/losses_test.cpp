@@ -154,7 +154,7 @@ TEST_F(ProcessLosses, AStoppedProcessIsCountedOutAndToldSoWhenItGoesOn) {
   job.signal(2, SIGCONT);
   const JobProcesses::Ended ended = job.wait(2);
   EXPECT_EQ(ended.ran.code, 6) << ended.ran.err;
-  EXPECT_HAS(ended.ran.err, "counted out of the job, which goes on without it");
+  EXPECT_HAS(ended.ran.err, "removed from the job, which goes on without it");
   end(job, 2);
 }
 

@@ -171,7 +171,7 @@ TEST_F(ProcessMembership, OneTooManyWithoutIdsIsTold) {
   for (const Running& one : all) ASSERT_TRUE(wait_for_text(one, " of 3, as "));
   const Ran fourth = run_program(by_dmlc("worker", ports[0], flags));
   EXPECT_EQ(fourth.code, 6);
-  EXPECT_HAS(fourth.err, "has all its 3 processes: this one is one too many");
+  EXPECT_HAS(fourth.err, "has all its 3 processes already: this one is one too many");
   for (const Running& one : all) {
     ::kill(one.process, SIGTERM);
     (void)wait_for(one);

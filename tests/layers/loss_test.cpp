@@ -186,9 +186,8 @@ TEST(LossTest, OtherLossesNameLabelsToo) {
 TEST(LossTest, ShapesThatDoNotFitAreNamedWithTheLikelyCause) {
   EXPECT_EQ(refusal("type: 'SoftmaxWithLoss'", {{4, 3, 2, 2}, {4}}),
             "layer 'it' (SoftmaxWithLoss): bottom 'b0' of shape 4 3 2 2 (48), with its classes "
-            "along axis 1, has 16 items, but bottom 'b1' "
-            "of shape 4 (4) has 4 labels; one label an item of the batch wants one score a class: "
-            "is an InnerProduct or a global Pooling "
+            "along axis 1, has 16 items, but bottom 'b1' of shape 4 (4) has 4 labels; with one "
+            "label an item, the scores must be one a class: is an InnerProduct or a global Pooling "
             "before 'b0' missing?");
   EXPECT_NE(refusal("type: 'SoftmaxWithLoss'", {{4, 3}, {4, 3}})
                 .find("class numbers, not one number a class"),

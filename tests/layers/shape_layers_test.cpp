@@ -82,7 +82,8 @@ const Refused kRefused[] = {
     {"Crop",
      {{1, 1, 4, 4}, {1, 4, 4}},
      "",
-     "bottom 'b0' has shape 1 1 4 4 (16), bottom 'b1' 1 4 4 (16); they need as many axes"},
+     "bottom 'b0' has shape 1 1 4 4 (16), bottom 'b1' 1 4 4 (16); they must have the same number "
+     "of axes"},
     {"Crop",
      {{1, 1, 4, 4}, {1, 1, 3, 3}},
      "crop_param { offset: 1 offset: 2 }",

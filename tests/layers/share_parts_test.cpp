@@ -67,7 +67,7 @@ TEST_F(ShareOfParts, UnequalPartsAreSaidOnceInTheJob) {
 
 TEST_F(ShareOfParts, AnotherNumberOfPartsIsWarnedOf) {
   manifest({3, 3, 3});
-  EXPECT_HAS(said(0, 2), path_ + " was cut into 3 parts, and 2 clients read one each");
+  EXPECT_HAS(said(0, 2), path_ + " was cut into 3 parts, but 2 clients read one part each");
   EXPECT_EQ(said(0, 3).find("was cut into"), std::string::npos);
   put_file(parts_manifest_path(path_), "{");
   EXPECT_HAS(said(0, 3), path_ + "_parts.json is not the JSON of a list of parts");

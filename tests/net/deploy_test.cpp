@@ -170,8 +170,8 @@ TEST(Deploy, AMeanFileTellsTheSizeOfItsRecords) {
 
 TEST(Deploy, ASizeThatNobodyTellsIsAskedFor) {
   EXPECT_EQ(error_of(str("layer { name: 'd' type: 'Data' top: 'data' }\n", kFc)),
-            "n.prototxt:1: layer 'd' (Data): the size of 'data' is in its data and not in the net; "
-            "give it, as in --shape=1,3,32,32");
+            "n.prototxt:1: layer 'd' (Data): the net does not give the size of 'data'; give it, as "
+            "in --shape=1,3,32,32");
 }
 
 TEST(Deploy, RoundingDownIsWrittenAsAskedAndOurFieldsAreNot) {

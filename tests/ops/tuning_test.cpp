@@ -165,8 +165,8 @@ TEST(Tuning, AKernelThatIsNotHereGivesWayToTheRule) {
   const TunedNet tuned(tuning), rule(nullptr);
   EXPECT_EQ(tuned.choice(kOne).impl, rule.choice(kOne).impl);
   EXPECT_EQ(tuned.choice(kOne).how, rule.choice(kOne).how);
-  EXPECT_HAS(join(log.lines, "\n"), "kernel 'other', which is chosen for images 4 channels 16");
-  EXPECT_HAS(join(log.lines, "\n"), "bits differ");
+  EXPECT_HAS(join(log.lines, "\n"), "kernel 'other', chosen for images 4 channels 16");
+  EXPECT_HAS(join(log.lines, "\n"), "results differ in their last bits");
 }
 
 TEST(Tuning, ADamagedTextSaysWhere) {

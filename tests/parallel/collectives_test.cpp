@@ -389,8 +389,9 @@ TEST_F(CollectiveTraining, RatesGrowWithTheBatch) {
 
 TEST_F(CollectiveTraining, RefusesWhatCannotBe) {
   const Refusal cases[] = {
-      {"exchange { layer { name: 'conv' way: TREE } }", "has no update that takes all", "async"},
-      {"exchange { layer { name: 'conv' way: TREE } }", "lets workers be apart", "ssp 1"},
+      {"exchange { layer { name: 'conv' way: TREE } }", "makes no update of all", "async"},
+      {"exchange { layer { name: 'conv' way: TREE } }", "lets workers be at different clocks",
+       "ssp 1"},
   };
   for (const Refusal& one : cases) expect(one);
 }

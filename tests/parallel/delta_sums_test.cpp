@@ -117,12 +117,11 @@ TEST_F(DeltaSums, AreForecastOnceATask) {
 
 TEST_F(DeltaSums, RefuseWhatCannotBe) {
   const Refusal cases[] = {
-      {"exchange { way: TREE }", "momentum_policy AVERAGE takes the histories along",
+      {"exchange { way: TREE }", "momentum_policy AVERAGE averages the histories too",
        "local_steps momentum_policy=average"},
-      {"exchange { way: FACTORS }", "has no update that takes all workers' gradients",
-       "local_steps"},
-      {"exchange { way: RING }", "scheme 'esync' has no update that takes all", "esync"},
-      {"exchange { way: RING }", "scheme 'elastic' has no update that takes all", "elastic"},
+      {"exchange { way: FACTORS }", "makes no update of all workers' gradients", "local_steps"},
+      {"exchange { way: RING }", "scheme 'esync' makes no update of all", "esync"},
+      {"exchange { way: RING }", "scheme 'elastic' makes no update of all", "elastic"},
   };
   for (const Refusal& one : cases) expect(one);
 }

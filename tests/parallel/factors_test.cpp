@@ -302,10 +302,10 @@ TEST_F(FactorTraining, RefusesWhatCannotBe) {
       {"exchange { layer { name: 'shared' way: FACTORS } }", "another layer shares its params"},
       {"exchange { layer { name: 'frozen' way: FACTORS } }", "its weight does not learn"},
       {"exchange { layer { name: 'nosuch' way: FACTORS } }", "the net has no layer 'nosuch'"},
-      {"exchange { layer { way: FACTORS } }", "either a name or a type"},
+      {"exchange { layer { way: FACTORS } }", "needs a name or a type, not both"},
       {"exchange { layer { name: 'ip' way: FACTORS } way: TABLE } clip_gradients: 1",
        "layer 'conv' goes by TABLE and 'ip' does not, and clip_gradients takes the norm of all"},
-      {"exchange { way: FACTORS }", "scheme 'async' has no update that takes all", "async"},
+      {"exchange { way: FACTORS }", "scheme 'async' makes no update of all", "async"},
   };
   for (const Refusal& one : cases) expect(one);
 }

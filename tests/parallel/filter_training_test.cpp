@@ -103,7 +103,7 @@ TEST(FilterTraining, SendsNoFactorsOfLayersThatVary) {
   const JobResult result =
       train(choosy_solver("filter_factors", "exchange { layer { name: 'ip' way: FACTORS } }", 4),
             {.workers = 2, .stops = {2}});
-  EXPECT_HAS(result.why(), "how many items it gets differs from pass to pass");
+  EXPECT_HAS(result.why(), "its number of items differs from pass to pass");
   EXPECT_TRUE(
       train(choosy_solver("filter_auto", "exchange { way: AUTO }", 4), {.workers = 2, .stops = {2}})
           .ok());

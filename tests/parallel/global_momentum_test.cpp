@@ -188,7 +188,7 @@ TEST(GlobalMomentum, IsNotOfRunningMeans) {
 
 TEST(GlobalMomentum, RefusesWhatMakesNoSense) {
   EXPECT_HAS(table::make_scheme("local_steps global_nesterov=true").error().message,
-             "global_nesterov is of a global_momentum");
+             "global_nesterov needs a global_momentum");
   EXPECT_HAS(table::make_scheme("local_steps global_momentum=1").error().message,
              "global_momentum");
   EXPECT_HAS(table::make_scheme("async payload=delta global_momentum=0.5").error().message,

@@ -379,14 +379,15 @@ TEST(LocalSteps, RefuseWhatCannotBeHadTogether) {
     Task task;
     bool in_step;
     const char* why;
-  } cases[] = {{"", averaged, false, "averages momentum at exchanges"},
-               {"", deltas(2, MomentumPolicy::kAverage), false, "averages momentum at exchanges"},
-               {"", stepped, false, "weighs by local steps"},
-               {"", early, true, "exchanges before the first step, which is of weights"},
-               {"", judged, false, "would drop a task"},
-               {"", endless, true, "does not say how many local steps"},
-               {"on_nan: WARN", deltas(2), true, "on_nan is WARN"},
-               {"on_nan: SNAPSHOT", deltas(2), true, "on_nan is SNAPSHOT"}};
+  } cases[] = {
+      {"", averaged, false, "has momentum_policy AVERAGE, but"},
+      {"", deltas(2, MomentumPolicy::kAverage), false, "has momentum_policy AVERAGE, but"},
+      {"", stepped, false, "has aggregation STEPS, which is for deltas"},
+      {"", early, true, "exchanges before the first step, but only workers that send weights can"},
+      {"", judged, false, "cannot drop a task"},
+      {"", endless, true, "gives no number of local steps"},
+      {"on_nan: WARN", deltas(2), true, "on_nan is WARN"},
+      {"on_nan: SNAPSHOT", deltas(2), true, "on_nan is SNAPSHOT"}};
   for (const auto& c : cases)
     EXPECT_HAS(why_refused(one_number(c.more), tried(c.task, c.in_step)), c.why);
   EXPECT_EQ("", why_refused(one_number("clip_gradients: 1 on_nan: SKIP snapshot_diff: true"),

@@ -91,9 +91,9 @@ TEST(Machinefile, Bad) {
        "m: lines 1 and 3 have the same id 0\nm: ids of 3 lines must be 0 to 2, and 2 is missing"},
       {any, "0 a 1\n2 b 2\n5 c 3\n2 d 4",
        "m: lines 2 and 4 have the same id 2\nm: ids of 4 lines must be 0 to 3, and 1, 3 are "
-       "missing; beyond that: line 3"},
+       "missing; ids that are too large: line 3"},
       {any, "0 a 1\n2 b 2",
-       "m: ids of 2 lines must be 0 to 1, and 1 is missing; beyond that: line 2"},
+       "m: ids of 2 lines must be 0 to 1, and 1 is missing; ids that are too large: line 2"},
       {any, "0 a 1\nb\nc",
        "m: line 1 begins with an id and lines 2 and 3 do not; all must, or none"},
       {any, "0 a 1\n1 b 1\n2 a 1", "m: lines 1 and 3 have the same address a:1"},
@@ -114,11 +114,11 @@ TEST(Machinefile, Bad) {
        "port'\nm:2: '65536' is not"},
       {any, "99999999999 a 1", "m:1: id 99999999999 is not from 0 to 65534"},
       {any, "0 a 1 slots=2", "m:1: slots=2 on a line with an id; a line with an id is one process"},
-      {any, "0 a 1 port=2", "m:1: port is there twice"},
-      {any, "a role=worker role=server", "m:1: role is there twice"},
+      {any, "0 a 1 port=2", "m:1: port is given twice"},
+      {any, "a role=worker role=server", "m:1: role is given twice"},
       {any, "a port=0", "m:1: port=0 is not from 1 to 65535"},
       {any, "a port=65535 slots=2", "m: line 1 needs ports above 65535"},
-      {any, "a slots=2 gpus=0,1,2", "m: line 1: 3 gpus, 2 slots"},
+      {any, "a slots=2 gpus=0,1,2", "m: line 1: 3 gpus cannot be divided among 2 slots"},
       {any, "a slots=0", "m:1: slots=0 is not from 1 to 65535"},
       {any, "a slots=-1", "m:1: slots=-1 is not from 1 to 65535"},
       {any, "a slots=4 max_slots=2", "m:1: slots=4 is more than max_slots=2"},
@@ -128,7 +128,7 @@ TEST(Machinefile, Bad) {
       {any, "a gpus=1,1", "m:1: gpus=1,1 is not a list of different numbers"},
       {any, "a weight=0", "m:1: weight=0 is not a number above 0"},
       {any, "a weight=inf", "m:1: weight=inf is not a number above 0"},
-      {any, "a role=master", "m:1: role=master is none of both, worker, server"},
+      {any, "a role=master", "m:1: role=master is not worker, server or both"},
       {any, "a:22",
        "m:1: 'a:22' is ambiguous: write 'a ssh_port=22' or 'a slots=22' (or 'port=' for the table "
        "service), or give --hostfile_format"},
@@ -143,7 +143,7 @@ TEST(Machinefile, Bad) {
       {any, "a x=1\nb y=2", "\nm:2: unknown key 'y'"},
       {HostfileFormat::kMxnet, "a:x", "m:1: ssh_port=x is not from 1 to 65535"},
       {HostfileFormat::kMpich, "a:0", "m:1: slots=0 is not from 1 to 65535"},
-      {HostfileFormat::kMpich, "a:2 slots=3", "m:1: slots is there twice"},
+      {HostfileFormat::kMpich, "a:2 slots=3", "m:1: slots is given twice"},
       {HostfileFormat::kOpenMpi, "a:2",
        "m:1: 'a:2' has a colon, which means nothing in this format"},
       {HostfileFormat::kDeepSpeed, "a\nb\na",
@@ -186,8 +186,8 @@ TEST(Machinefile, GroupsAndBandwidthsAreOfWorkersAndOfServers) {
       << "b is no worker";
   EXPECT_EQ(parallel::groups_of(machines("a\nb\n")).value(), "");
   EXPECT_EQ(parallel::groups_of(machines("a group=x\nb\nc group=x\nd\n")).error().message,
-            "the machinefile has groups, and none for the workers of lines 2 and 4; give group= to "
-            "all, or to none");
+            "the machinefile gives groups, but none for the workers of lines 2 and 4; give group= "
+            "to all, or to none");
   EXPECT_EQ(
       parallel::server_bandwidths(machines("a bandwidth=1e8\nb role=worker\nc bandwidth=2.5e6\n")),
       (std::vector<double>{1e8, 2.5e6}));

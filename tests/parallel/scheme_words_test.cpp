@@ -99,7 +99,7 @@ TEST(SchemeWords, SayWhatIsSenselessTogether) {
       {"scheme { type: 'grouped' groups: '0,x' }", "groups is 0,x: 'x' is no worker"},
       {"scheme { type: 'grouped' groups: '0||1' }", "groups is 0||1: '' is no worker"},
       {"scheme { type: 'grouped' groups: '' }", "groups is : '' is no worker"},
-      {"scheme { type: 'grouped' groups: '0,1|1' }", "groups is 0,1|1: worker 1 is there twice"},
+      {"scheme { type: 'grouped' groups: '0,1|1' }", "groups is 0,1|1: worker 1 is given twice"},
       {"scheme { type: 'grouped' groups: '0' groups_file: 'f' }",
        "groups and groups_file are given"},
       {"scheme { type: 'grouped' groups_file: '/no/such' }", "/no/such"},
@@ -109,11 +109,11 @@ TEST(SchemeWords, SayWhatIsSenselessTogether) {
       {"scheme { type: 'elastic' staleness: 1 }",
        "elastic has no 'staleness', how far a worker may be ahead"},
       {"scheme { type: 'grouped' groups: '0' payload: DELTA }", "grouped has no 'payload'"},
-      {"scheme { type: 'esinc' }", "there is no 'esinc'"},
+      {"scheme { type: 'esinc' }", "no scheme is named 'esinc'"},
       {"scheme { iterations: -2 }", "s: iterations is -2; a phase has 1 or more"},
-      {"scheme { } scheme { type: 'async' }", "s: scheme 1 of 2: it has no iterations"},
+      {"scheme { } scheme { type: 'async' }", "s: scheme 1 of 2: iterations is not given"},
       {"scheme { iterations: 1 } scheme { type: 'asinc' }",
-       "s: scheme 2 of 2: scheme 'asinc': there is no 'asinc'; did you mean 'async'?"},
+       "s: scheme 2 of 2: scheme 'asinc': no scheme is named 'asinc'; did you mean 'async'?"},
       {"max_iter: 2000000000 scheme { iterations: 1 } scheme { type: 'async' iterations: 1 }",
        "more than 100000 phases"},
   };
@@ -172,9 +172,10 @@ TEST(SchemeWords, SayWhatIsSenselessOfGroupsBySpeed) {
       {"scheme { type: 'grouped' groups: '0' group_by: SPEED }",
        "s: scheme: group_by: SPEED finds the groups, and groups says them; leave one out"},
       {"scheme { type: 'grouped' groups_file: 'f' group_by: SPEED }", "and groups_file says them"},
-      {"scheme { type: 'ssp' group_by: SPEED }", "group_by is of grouped, and the type is ssp"},
+      {"scheme { type: 'ssp' group_by: SPEED }",
+       "group_by needs type grouped, but the type is ssp"},
       {"scheme { type: 'grouped' groups: '0' min_group_size: 2 }",
-       "min_group_size is of group_by: SPEED"},
+       "min_group_size needs group_by: SPEED"},
       {"scheme { type: 'grouped' group_by: SPEED profile_iterations: 0 }",
        "profile_iterations is 0; it must be 1 or more"},
       {"scheme { type: 'grouped' group_by: SPEED min_group_size: 0 }",
@@ -183,7 +184,7 @@ TEST(SchemeWords, SayWhatIsSenselessOfGroupsBySpeed) {
        "regroup_interval is -1; it must be 0 or more"},
       {"scheme { type: 'grouped' group_by: SPEED payload: DELTA }", "grouped has no 'payload'"},
       {"max_iter: 30 scheme { type: 'grouped' group_by: SPEED }",
-       "30 iterations by speed leave none to train in groups: profile_iterations is 30"},
+       "30 iterations leave none to train in groups, since profile_iterations is 30"},
   };
   for (const auto& c : cases)
     EXPECT_NE(phases(c.text).find(c.error), std::string::npos)
@@ -198,8 +199,8 @@ TEST(SchemeWords, GroupsComeFromFiles) {
       << "an address for each of its workers";
   EXPECT_EQ(compat::read_groups("b b\na b\n").value(), "0,1,2|3") << "the first group counts";
   EXPECT_EQ(compat::read_groups("1 0 1\n").error().message,
-            "1 is there twice; each worker is in one group");
-  EXPECT_EQ(compat::read_groups(" \n\n").error().message, "there is no group in it");
+            "1 is given twice; each worker is in one group");
+  EXPECT_EQ(compat::read_groups(" \n\n").error().message, "it names no group");
   const std::string path = test::fresh_directory("groups") + "/groups";
   std::ofstream(path) << "0\n1  2\n";
   EXPECT_EQ(phases("max_iter: 1 scheme { type: 'grouped' groups_file: '" + path + "' }"),
@@ -262,7 +263,7 @@ TEST(SchemeWords, FlagsStandAboveTheSolver) {
 TEST(SchemeWords, FlagsThatContradictAreNamed) {
   EXPECT_EQ(
       merged("", {.scheme = "bsp", .fields = {field("staleness", "2")}}),
-      "--scheme=bsp and --staleness=2 exclude each other: a staleness is ssp's, and grouped's");
+      "--scheme=bsp and --staleness=2 exclude each other: only ssp and grouped have a staleness");
   EXPECT_EQ(merged("", {.scheme = "async", .sync = true}),
             "--scheme=async and --sync exclude each other");
   EXPECT_EQ(merged("", {.scheme = "async", .consistency_model = "SSP"}),
@@ -272,17 +273,17 @@ TEST(SchemeWords, FlagsThatContradictAreNamed) {
   EXPECT_EQ(merged("", {.kv_store = "local"}),
             "--kv-store=local: known are dist_sync, dist_async, dist_ssync and dist_gsync");
   EXPECT_EQ(merged("", {.fields = {field("staleness", "-1")}}),
-            "--staleness=-1: it is a number of clocks, 0 or more, or unbounded");
+            "--staleness=-1: it must be a number of clocks, 0 or more, or unbounded");
   EXPECT_EQ(merged("", {.fields = {field("backup", "many")}}),
             "--backup=many: it must be a whole number, 0 to 65535");
   EXPECT_EQ(merged("", {.fields = {field("factor", "")}}),
             "--factor=: it must be a number, 0 or more");
   EXPECT_EQ(merged("", {.fields = {field("payload", "deltas")}}),
             "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights");
-  EXPECT_EQ(merged("scheme { iterations: 3 } scheme { type: 'async' }",
-                   {.fields = {field("staleness", "1")}}),
-            "the solver has 2 schemes, one after the other; say --scheme too, and all of them are "
-            "replaced");
+  EXPECT_EQ(
+      merged("scheme { iterations: 3 } scheme { type: 'async' }",
+             {.fields = {field("staleness", "1")}}),
+      "the solver has 2 schemes, one after the other; give --scheme too, to replace them all");
 }
 
 TEST(FactorTiming, IsOfSchemesThatSumTheGradientsOfAClock) {

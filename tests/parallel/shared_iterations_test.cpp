@@ -209,7 +209,7 @@ TEST_F(SharedIterations, ARunGoesOnInThePhaseOfTheSlowest) {
 
 TEST_F(SharedIterations, AreOfSchemesWithoutABound) {
   EXPECT_HAS(table::make_scheme("ssp 2 share_iterations=true").error().message,
-             "needs workers without a bound");
+             "requires an unbounded scheme");
   for (const char* words : {"bsp share_iterations=true", "grouped groups=0,1 share_iterations=true",
                             "local_steps share_iterations=true"})
     EXPECT_HAS(table::make_scheme(words).error().message, "share_iterations");

@@ -121,8 +121,8 @@ TEST(ShareBatches, OfSeveralLayersMustBeOne) {
     FAIL() << "nothing was thrown";
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "x: workers have batches by weight, and the batch_size of layer 'other', 6, is "
-              "another than that of the first layer that has one");
+              "x: workers have batches by weight, and the batch_size of layer 'other', 6, differs "
+              "from that of the first data layer; make them equal");
   }
 }
 

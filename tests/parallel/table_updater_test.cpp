@@ -82,8 +82,8 @@ TEST(TableUpdater, RefusesWhatCannotBeHadTogether) {
                {"on_nan: WARN", "bsp", "job: on_nan is WARN"},
                {"", "no_such", "job: "},
                {"", "sync_backup backup=9",
-                "job: scheme 'sync_backup backup=9': backup is 9 and there are "},
-               {"", "grouped groups=8", "worker 8 is in a group, and there are "}};
+                "job: scheme 'sync_backup backup=9': backup is 9, but there are "},
+               {"", "grouped groups=8", "a group has worker 8, but there are "}};
   for (const auto& c : cases) EXPECT_HAS(why_refused(regression(path, c.more), c.scheme), c.why);
   for (const char* scheme : {"bsp", "ssp 0", "ssp 3", "async"})
     EXPECT_EQ("", why_refused(regression(path), scheme)) << scheme;

@@ -192,12 +192,12 @@ TEST_F(Hdf5Snapshot, NeedsNamesThatCanBeGroups) {
     EXPECT_HAS(
         message_of([&] { made("conv", name); }),
         str("layer '", name, "' (InnerProduct): an HDF5 model has a group for each layer ",
-            "with params, and '", name, "' cannot be the name of one; give it another name, ",
+            "with params, but the name '", name, "' cannot name a group; give it another name, ",
             "or leave snapshot_format: HDF5 out"));
   for (const char* name : {"conv/0", "conv/17/b"})
-    EXPECT_HAS(
-        message_of([&] { made("conv", name); }),
-        str("and '", name, "' is the array ", name[5] == '0' ? "0" : "17", " of layer 'conv'"));
+    EXPECT_HAS(message_of([&] { made("conv", name); }),
+               str("the name '", name, "' is the array ", name[5] == '0' ? "0" : "17",
+                   " of layer 'conv'"));
   for (const char* name : {"conv/0b", "conv0", "conv/b/0", "..", "a.b"}) {
     const auto solver = made("conv", name);
     or_throw(solver->step(1));

@@ -63,7 +63,7 @@ TEST_F(NetOutputsTest, ARunThatGoesOnKeepsEarlierRowsAndTheirTime) {
 TEST_F(NetOutputsTest, OtherColumnsAndUnwritablePlacesAreRefused) {
   open();
   put_file(prefix_ + ".test0.csv", "Iteration,time,loss,accuracy\n0,1,1,1\n");
-  EXPECT_FAILS_WITH("run.test0.csv has other columns than this run",
+  EXPECT_FAILS_WITH("run.test0.csv has other columns than those that this run would append",
                     NetOutputs::open(prefix_, {{"loss"}, {"prob"}}, 5));
   ASSERT_OK(NetOutputs::open(prefix_, {{"loss"}, {"prob"}}, 0));
   const auto nowhere = NetOutputs::open(prefix_ + "/none/x", {{"loss"}}, 0);

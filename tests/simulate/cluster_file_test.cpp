@@ -26,7 +26,7 @@ TEST(ClusterFile, LayersTakeTheTimesThatTheToolPrints) {
   EXPECT_EQ(compute.layers[1].backward, 0);
   EXPECT_DOUBLE_EQ(compute.mean, 0.00775);
   put_file(log, "Average Forward pass: 5.5 ms.\n");
-  EXPECT_HAS(message_of([&] { simulate::parse_cluster(text, "c"); }), "no line of a layer's time");
+  EXPECT_HAS(message_of([&] { simulate::parse_cluster(text, "c"); }), "no line has a layer's time");
 }
 
 TEST(ClusterFile, ATraceHasANumberOnEachLine) {

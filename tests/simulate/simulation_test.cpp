@@ -307,7 +307,7 @@ TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
   EXPECT_HAS(with({}).err, "max_iter is not given: nothing is trained");
   const Ran no_scheme = with({"--scheme=spp"});
   EXPECT_EQ(2, no_scheme.code);
-  EXPECT_HAS(no_scheme.err, "flags: scheme 'spp': there is no 'spp'; did you mean 'ssp'?");
+  EXPECT_HAS(no_scheme.err, "flags: scheme 'spp': no scheme is named 'spp'; did you mean 'ssp'?");
 }
 
 TEST(Simulation, RefusesAClusterThatMakesNoSense) {

@@ -320,7 +320,7 @@ TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
   };
   EXPECT_HAS(why("clip_gradients: 1" + phase("bsp") + phase("async")), "under scheme 'async");
   EXPECT_HAS(why(phase("bsp") + phase("async", "payload: DELTA momentum_policy: AVERAGE ")),
-             "averages momentum at exchanges");
+             "has momentum_policy AVERAGE, but");
   EXPECT_HAS(why(phase("bsp") + phase("grouped", "groups: '1' ")), "grouped");
   EXPECT_HAS(why("on_nan: WARN" + phase("bsp") + phase("async")), "on_nan is WARN");
   EXPECT_HAS(why(phase("bsp") + phase("async", "base_lr: nan ")), "base_lr");

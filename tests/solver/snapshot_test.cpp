@@ -325,7 +325,8 @@ TEST_F(SnapshotTest, StatesWithoutOurFilesRestoreWhatTheyHold) {
   state.set_learned_net("/far/away/s_iter_4.caffemodel");
   ASSERT_OK(write_binary(state, folder_ + "/moved/s_iter_4.solverstate"));
   EXPECT_HAS(restore_error(folder_ + "/moved/s_iter_4.solverstate"),
-             "its model, /far/away/s_iter_4.caffemodel, is neither there nor beside it");
+             "its model does not exist, neither /far/away/s_iter_4.caffemodel nor " + folder_ +
+                 "/moved/s_iter_4.caffemodel");
   fs::copy_file(model_path(stem(4)), folder_ + "/moved/s_iter_4.caffemodel");
   Solver again(param("lr_policy: 'multistep' gamma: 0.5 stepvalue: 1 stepvalue: 3"),
                with_name("x"));

@@ -75,7 +75,7 @@ TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
           solver.net().layers()[0]->save_state());
       or_throw(solver.step(1));
     });
-    EXPECT_TRUE(lines.has(str("The snapshot is of 2 workers, and now there are ", size,
+    EXPECT_TRUE(lines.has(str("The snapshot is from 2 workers, and now there are ", size,
                               ": each goes on in its own part of the data.*")));
     for (const RunState& own : states)  // 48 records of the team's
       EXPECT_EQ(static_cast<unsigned char>(own.net(0).layer(0).state()[0]), 48 / size) << size;

@@ -141,8 +141,8 @@ TEST(WeedOutWindow, SaysWhoIsAlwaysLate) {
   const auto remarks = rig.pacer->take_remarks();
   ASSERT_EQ(remarks.size(), 1u);
   EXPECT_EQ(remarks[0],
-            "has had its last 10 tasks thrown away: 3 others or more were finished during each. A "
-            "larger weedout, or merge_every, lets it count");
+            "has had its last 10 tasks dropped: during each, 3 or more others were finished. A "
+            "larger weedout, or merge_every, keeps its tasks");
   EXPECT_EQ(of_the_slow(rig, 10), "dddddddddd");
   EXPECT_TRUE(rig.pacer->take_remarks().empty());
 }

@@ -134,8 +134,9 @@ INSTANTIATE_TEST_SUITE_P(
                "trains without 'scheme: ssp 0', which rank 0 (host a) has"),
         edited("other_field", "scheme: ssp 0", "debug: 1",
                "trains with 'debug: 1' where rank 0 (host a) has 'scheme: ssp 0'"),
-        edited("blanks", "ssp 0\n", "ssp 0\n ",
-               "has the same net, solver and scheme as rank 0 (host a) but for blanks"),
+        edited(
+            "blanks", "ssp 0\n", "ssp 0\n ",
+            "and rank 0 (host a) have nets, solvers or schemes that differ in white space alone"),
         placed("other_machinefile", "machinefile:\n0 a 1\n1 b 2\n",
                kNet + "machinefile:\n0 a 1\n1 b 3\n",
                "has a machinefile with '1 b 3' where rank 0 (host a) has '1 b 2'", Code::kUsage),
@@ -233,8 +234,9 @@ TEST(CoordinatorJoin, BrokenProtocol) {
   EXPECT_EQ(job.ask(0, Topic::kBarrier, 1).error().message,
             "rank 0 (host a) sends Ask before all have joined");
   ASSERT_TRUE(job.join(1, {.worker = false}).ok());
-  EXPECT_EQ(job.ask(1, Topic::kBarrier, 1).error().message,
-            "rank 1 (host b) is a server alone and asks for barrier, which is for workers");
+  EXPECT_EQ(
+      job.ask(1, Topic::kBarrier, 1).error().message,
+      "rank 1 (host b) is a server and no worker, but asks for barrier, which is for workers");
   EXPECT_EQ(job.say(1, table::Bye{}).error().message,
             "rank 1 (host b) sends Bye to the coordinator");
   EXPECT_FALSE(job.ask(0, static_cast<Topic>(77), 1).ok());

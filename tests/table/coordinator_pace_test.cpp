@@ -283,11 +283,11 @@ TEST(CoordinatorPace, APhaseHasTasksOfItsOwn) {
 TEST(CoordinatorPace, BrokenProtocol) {
   CoordinatorRig job({{}, {.worker = false}});
   EXPECT_EQ(job.begin(1, 0).error().message,
-            "rank 1 (host b) is a server alone and asks for begin, which is for workers");
+            "rank 1 (host b) is a server and no worker, but asks for begin, which is for workers");
   EXPECT_EQ(job.ask(0, Topic::kBegin, 0, "x").error().message,
-            "rank 0 (host a) sends a body of begin: fields that end too early, after 1 bytes");
+            "rank 0 (host a) sends a body of begin: too few bytes for its fields, 1");
   EXPECT_EQ(job.ask(0, Topic::kJudge, 0).error().message,
-            "rank 0 (host a) sends a body of judge: fields that end too early, after 0 bytes");
+            "rank 0 (host a) sends a body of judge: too few bytes for its fields, 0");
   EXPECT_FALSE(job.ask(0, Topic::kScheme, 1, "no such scheme").ok());
   ASSERT_TRUE(job.ask(0, Topic::kDone, 1).ok());
   EXPECT_EQ(job.begin(0, 1).error().message, "rank 0 (host a) is done and asks for begin 1");
@@ -305,7 +305,7 @@ TEST(CoordinatorPace, ARemarkOfThePacerIsAboutTheWorkerJudged) {
   }
   const Words warnings = job.coordinator.take_warnings();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_EQ(warnings[0].find("rank 2 (host c) has had its last 10 tasks thrown away"), 0u)
+  EXPECT_EQ(warnings[0].find("rank 2 (host c) has had its last 10 tasks dropped"), 0u)
       << warnings[0];
 }
 

@@ -136,7 +136,7 @@ TEST(CoordinatorRounds, WhoIsDoneIsNotWaitedFor) {
   EXPECT_FALSE(job.ask(0, Topic::kBarrier, 1).ok());
   job.all_ask({1, 2}, Topic::kShare, 10);
   EXPECT_EQ(job.coordinator.ended()->message,
-            "share 10 can have no answer: worker 0, rank 0 (host a), is done already");
+            "share 10 cannot be answered: worker 0, rank 0 (host a), has finished");
   CoordinatorRig keeps = CoordinatorRig::joined(3);
   keeps.all_ask({1}, Topic::kDone, 100);
   keeps.all_ask({0, 2}, Topic::kGather, 1, "a");
@@ -150,7 +150,7 @@ TEST(CoordinatorRounds, AGatherThatNoAnswerHoldsEndsTheJob) {
   for (const std::uint32_t rank : {0u, 1u, 2u}) (void)job.ask(rank, Topic::kGather, 1, third).ok();
   ASSERT_NE(job.coordinator.ended(), nullptr);
   EXPECT_EQ(job.coordinator.ended()->message,
-            "what workers said of their states has 16777227 bytes; at most 16777216 can be sent");
+            "the workers' states have 16777227 bytes together; at most 16777216 can be sent");
 }
 
 TEST(CoordinatorRounds, DoneInEveryOrder) {

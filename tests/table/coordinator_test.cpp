@@ -54,9 +54,9 @@ TEST(CoordinatorOutputs, OpenRoundsAreBounded) {
   EXPECT_EQ(job.told[0].size(), 5000u - 4096u);
   const Words warnings = job.coordinator.take_warnings();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_HAS(
-      warnings[0],
-      "outputs of iteration 0 are averaged without some worker that is 4096 iterations behind");
+  EXPECT_HAS(warnings[0],
+             "from iteration 0 on, the means of outputs leave out workers that are 4096 iterations "
+             "behind");
   for (Clock clock = 0; clock < 5000; ++clock)
     ASSERT_TRUE(job.ask(1, Topic::kOutputs, clock, numbers({1, 0})).ok());
   ASSERT_EQ(job.told[0].size(), 5000u);

@@ -85,7 +85,7 @@ TEST(LinkRefuses, WhatIsNoProcessOfThisVersion) {
       {whole(Hello{}).replace(4, 1, "\x63"), "version 99 of the protocol"},
       {"GET / HTTP/1.1\r\n\r\n", "HTTP"},
       {whole(some_row(5)), "A Init came before"},
-      {whole(Challenge{}), "A Challenge came where a Hello was due"}};
+      {whole(Challenge{}), "A Challenge came instead of a Hello"}};
   for (const auto& [said, words] : cases)
     EXPECT_HAS(reason_in(stranger(ends.listener.port, said).hear_all()), words);
   ends.join();  // and none of them was in anybody's way
@@ -102,7 +102,7 @@ TEST(LinkRefuses, WhoOnlyPretendsToKnowTheToken) {
     socket.say(whole(Challenge{}) + whole(Welcome{}));
     socket.hear_all();
   });
-  EXPECT_HAS(why.message, "does not know itself");
+  EXPECT_HAS(why.message, "could not prove that it has the job's token");
 }
 
 TEST(LinkRefuses, GarbageByTheHundred) {

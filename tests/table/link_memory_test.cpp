@@ -104,17 +104,17 @@ TEST(SharedMemory, TheOtherEndSeesItAndChecksWhatItIsTold) {
   EXPECT_TRUE(other.value().look({4095, 1}).ok());
   for (const Lent& wrong :
        {Lent{4096, 1}, Lent{0, 4097}, Lent{4090, 7}, Lent{~0ull, 2}, Lent{8, 0}})
-    EXPECT_HAS(other.value().look(wrong).error().message, "the memory that was offered has 4096");
+    EXPECT_HAS(other.value().look(wrong).error().message, "of shared memory that has 4096");
 }
 
 TEST(SharedMemory, AFileThatCouldBecomeShorterIsRefused) {
   const auto memory = memory_of(4096);
   EXPECT_NE(::ftruncate(memory->file().number(), 100), 0);
   EXPECT_HAS(BorrowedMemory::create(memory->file(), 8192).error().message,
-             "has 4096 bytes, and not 8192");
+             "has 4096 bytes instead of the offered 8192");
   const Descriptor file(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
   ASSERT_EQ(::ftruncate(file.number(), 4096), 0);
-  EXPECT_HAS(BorrowedMemory::create(file, 4096).error().message, "could become shorter");
+  EXPECT_HAS(BorrowedMemory::create(file, 4096).error().message, "its owner could shrink it");
 }
 
 // ---- handing it over ----
@@ -143,13 +143,13 @@ TEST_F(HandoverTest, TheMemoryArrives) {
 }
 
 TEST_F(HandoverTest, AStrangerGetsNothing) {
-  EXPECT_HAS(fetch(handover->offer(), "another token").error().message, "does not hand it over");
+  EXPECT_HAS(fetch(handover->offer(), "another token").error().message, "did not send it");
   Offer offer = handover->offer();
   offer.key[3] ^= 1;
-  EXPECT_HAS(fetch(offer).error().message, "does not hand it over");
+  EXPECT_HAS(fetch(offer).error().message, "did not send it");
   offer = handover->offer();
   offer.name += "x";
-  EXPECT_HAS(fetch(offer).error().message, "no process of this machine has it");
+  EXPECT_HAS(fetch(offer).error().message, "no process on this machine offers it");
 }
 
 // ---- links ----
@@ -191,7 +191,7 @@ TEST_F(LinkMemoryTest, PayloadsAreHeldUntilTheyAreTaken) {
   EXPECT_NE(first->offset, second->offset);
   EXPECT_FALSE(memory.has_room());
   EXPECT_HAS(memory.take_back(Taken{3, 3}).error().message,
-             "3 payloads were taken from memory, after 0; 2 were lent");
+             "3 payloads taken from memory, but 2 were lent and 0 were counted before");
   ASSERT_TRUE(memory.take_back(Taken{1, 1}).ok());
   EXPECT_TRUE(memory.has_room() && memory.waits());
   EXPECT_EQ(memory.lend(row_of(3, 100'000))->offset, first->offset) << "its room is free again";
@@ -209,7 +209,7 @@ TEST_F(LinkMemoryTest, PayloadsThatAreTakenStayUntilTheyAreDone) {
   ASSERT_TRUE(memory.take_back(Taken{3, 1}).ok());
   EXPECT_EQ(memory.lend(row_of(4, 100'000))->offset, first->offset);
   EXPECT_HAS(memory.take_back(Taken{3, 4}).error().message,
-             "4 payloads are needed no more, after 1; 3 were taken");
+             "4 payloads returned, but 3 were taken and 1 were counted before");
   EXPECT_FALSE(memory.take_back(Taken{4, 0}).ok()) << "done once, done for ever";
 }
 
@@ -244,7 +244,7 @@ TEST_F(LinkMemoryTest, WhatALinkLentWhenItBrokeIsNeverUsedAgain) {
 
 TEST_F(LinkMemoryTest, BorrowsOnlyWhatWasOffered) {
   LinkMemory memory(handover, traffic, 1 << 20);
-  EXPECT_HAS(memory.borrow({0, 1}).error().message, "which was not offered");
+  EXPECT_HAS(memory.borrow({0, 1}).error().message, "but none was offered");
   EXPECT_FALSE(memory.taken().has_value());
   memory.use(Error{Code::kPeer, "no such process"}, 3, {});
   EXPECT_FALSE(memory.taken().has_value());

@@ -149,9 +149,9 @@ TEST(SchemeVectors, GroupsMustHoldEveryWorkerOnce) {
   EXPECT_EQ(unfit("grouped groups=0,2|1", 3), "");
   EXPECT_EQ(unfit("grouped groups=0,2|1", 4), "worker 3 is in no group");
   EXPECT_EQ(unfit("grouped groups=0,2|1", 2),
-            "worker 2 is in a group, and there are 2 workers (the first is 0)");
+            "a group has worker 2, but there are 2 workers, numbered from 0");
   EXPECT_EQ(unfit("sync_backup backup=2", 2),
-            "backup is 2 and there are 2 workers; at least one must not be spare");
+            "backup is 2, but there are 2 workers; backup must be less");
   EXPECT_EQ(unfit("sync_backup backup=1", 2), "");
   Shard shard(0);
   Outbox out;

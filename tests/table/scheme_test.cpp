@@ -77,8 +77,8 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
        "ssp has no 'stalenes'; did you mean 'staleness'?; it has staleness, payload, compensation, "
        "factor, weighting"},
       {"ssp 0 factor=2 weighting=inverse",
-       "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else but a "
-       "factor (of deltas, local_steps is that)"},
+       "staleness 0 is bsp, which makes one update of all workers: its only parameter is factor; "
+       "for deltas use local_steps"},
       {"bsp 1", "'1' is not of the form key=value"},
       {"bsp staleness=1",
        "bsp has no 'staleness', how far a worker may be ahead of the slowest: of ssp, and of "
@@ -112,8 +112,8 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
       {"async payload=delta weighting=inverse weighting_on=rate",
        "async has no 'weighting_on', whether a weighting is of gradient or rate: in deltas and "
        "weights the rate is at work already"},
-      {"asynch", "there is no 'asynch'; did you mean 'async'? Known: "},
-      {"nothing", "there is no 'nothing'; known: "},
+      {"asynch", "no scheme is named 'asynch'; did you mean 'async'? Known: "},
+      {"nothing", "no scheme is named 'nothing'; known: "},
       {"", "it has no name; known: async, bsp, "},
   };
   for (const auto& c : cases) {

@@ -113,8 +113,8 @@ TEST(SchemeVectors, TheMovingRateGoesWithTheWorkers) {
   EXPECT_EQ(make_scheme("elastic").value()->caution(64), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(2), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(3),
-            "moving_rate 0.5 times 3 workers is 1.5, above 1: the center moves further than to the "
-            "workers' mean");
+            "moving_rate 0.5 times 3 workers is 1.5, above 1: the center overshoots the mean of "
+            "the workers");
 }
 
 // ---- weed_out ----

@@ -186,8 +186,8 @@ TEST(ShardCopies, WrongUpdatesAreNamed) {
   Update gap = right, many = right, whose = right;
   gap.number = 3, many.merged = {{7, 0}}, whose.row = 1;
   EXPECT_HAS(refused(1, gap), "number 3, comes after number 0");
-  EXPECT_HAS(refused(1, many), "is of worker 7");
-  EXPECT_HAS(refused(1, whose), "comes to the server that makes them");
+  EXPECT_HAS(refused(1, many), "holds a push of worker 7");
+  EXPECT_HAS(refused(1, whose), "came to the server that makes this row's updates");
   Update cut = right;
   cut.payload.bytes = cut.payload.bytes.first(8);
   EXPECT_HAS(refused(1, cut), "row 0");

@@ -144,7 +144,7 @@ TEST(Shard, WhatALostWorkerLeftUnfinishedIsDropped) {
   EXPECT_EQ(rig.answers_push(1, 1, 2, 0), "row 0@2=-2v2 to 0, row 0@2=-2v2 to 1");
   EXPECT_EQ(rig.shard().counters().dropped, 1u);
   EXPECT_EQ(rig.refused(2, push_of(1, 1, 100)),
-            "worker 2 sends a Push, and it is counted out since it was lost");
+            "worker 2 sends a Push, but it was lost and has no part in the job any more");
   rig.leave(2);
   rig.leave(7);
   EXPECT_EQ(rig.said(), "");
@@ -227,8 +227,8 @@ TEST(Shard, ALostNormIsSentAgainWhenSomebodyAsks) {
             "row 0@1=-1v1 to 0, row 0@1=-1v1 to 1, row 1@1=-1v1 to 0, row 1@1=-1v1 to 1");
   EXPECT_EQ(rig.answers(0, Get{1, 1}), "row 1@1=-1v1 to 0");
   EXPECT_EQ(rig.refused(-1, NormTotal{1, 9}),
-            "the coordinator sends the norm of clock 1 before this server said its part; it is at "
-            "clock 1");
+            "the coordinator sends the norm of clock 1 before this server sent its own part; it is "
+            "at clock 1");
 }
 
 TEST(Shard, WhatCameWhileTheNormWasAwaitedIsNext) {
@@ -279,17 +279,19 @@ TEST(Shard, BadInputIsNamed) {
   };
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinity = std::numeric_limits<float>::infinity();
-  const std::string of_row = "push of row 0 at clock 5 ", is_at = "push at clock 5 is of row ",
-                    elsewhere = "1, which server 1 holds; this is server 0",
-                    no_number = of_row +
-                                "holds a NaN or an infinity: its gradients have grown "
-                                "beyond all bounds";
+  const std::string
+      of_row = "push of row 0 at clock 5 ",
+      is_at = "push at clock 5 is of row ", elsewhere = "1, which server 1 holds; this is server 0",
+      no_number =
+          of_row +
+          "holds a NaN or an infinity: training diverges; lower base_lr or set clip_gradients";
   // The words stand behind "worker N".
   const std::tuple<int, Message, std::string> cases[] = {
-      {0, push([](Push& p) { p.row = 3; }), "'s " + is_at + "3; the plan has 3 (the first is 0)"},
+      {0, push([](Push& p) { p.row = 3; }),
+       "'s " + is_at + "3, but the plan has 3 rows, numbered from 0"},
       {0, push([](Push& p) { p.row = 1; }), "'s " + is_at + elsewhere},
-      {2, push([](Push&) {}), " sends a Push, and there are 2 (the first is 0)"},
-      {-1, push([](Push&) {}), " sends a Push, and there are 2 (the first is 0)"},
+      {2, push([](Push&) {}), " sends a Push, but there are 2 workers, numbered from 0"},
+      {-1, push([](Push&) {}), " sends a Push, but there are 2 workers, numbered from 0"},
       {1, push([](Push& p) { p.payload = push_of(0, 5, 1, 3).payload; }),
        "'s " + of_row + "has 3 numbers; the row has 2"},
       {1, push([](Push& p) { p.payload = {}; }), "'s " + of_row + "has 0 numbers; the row has 2"},
@@ -310,8 +312,8 @@ TEST(Shard, BadInputIsNamed) {
       {1, Get{0, 4}, "'s read at clock 4 of row 0 is from before the start, clock 5"},
       {1, Get{0, 5, Part::kHistory2},
        "'s read at clock 5 of row 0 wants history 2; the row keeps 1"},
-      {1, Init{0, Part::kWeights, {}}, " sends a Init, and only worker 0 may"},
-      {1, PlanMessage{plan}, " sends a Plan, and only worker 0 may"},
+      {1, Init{0, Part::kWeights, {}}, " sends a Init, which only worker 0 may send"},
+      {1, PlanMessage{plan}, " sends a Plan, which only worker 0 may send"},
       {0, PlanMessage{plan_of("bsp", 2)}, " sends a second plan, which differs from its first"},
       {0, Init{0, Part::kWeights, {}}, "'s Init of row 0 has 0 numbers; the row has 2"},
       {0, Init{0, Part::kHistory2, {}}, "'s Init of row 0 is of history 2; SGD keeps 1"},
@@ -321,15 +323,16 @@ TEST(Shard, BadInputIsNamed) {
   for (const auto& [worker, message, words] : cases)
     EXPECT_EQ(rig.refused(worker, message), str("worker ", worker, words));
   EXPECT_EQ(rig.refused(1, NormTotal{}),
-            "the coordinator sends the norm of clock 0, and nothing is to be clipped");
+            "the coordinator sends the norm of clock 0, but the plan has no clip_gradients");
   EXPECT_EQ(rig.shard().counters().refused, 2u);
   EXPECT_EQ(rig.said(), "");
   for (int worker = 0; worker < 2; ++worker) rig.push(worker, 5, 1);
   EXPECT_EQ(rig.said(), "row 0@6=0v6 to 0, row 0@6=0v6 to 1") << "what was refused changed nothing";
   EXPECT_EQ(rig.refused(1, Retire{5}),
-            "worker 1 retires at clock 5, and has pushed row 0 at clock 5");
+            "worker 1 retires at clock 5, but it pushed row 0 at clock 5");
   rig.give(1, Retire{6});
-  EXPECT_EQ(rig.refused(1, Retire{7}), "worker 1 retires at clock 7, and did so at clock 6");
+  EXPECT_EQ(rig.refused(1, Retire{7}),
+            "worker 1 retires at clock 7, but it retired at clock 6 already");
 }
 
 TEST(Shard, BadPlansAreNamed) {
@@ -338,13 +341,13 @@ TEST(Shard, BadPlansAreNamed) {
   clipped.clip = 3;
   const std::pair<Plan, std::string> cases[] = {
       {nobody, "there are 0 workers; at least one is needed"},
-      {elsewhere, "row 0 is on server 1, and there are 1 (the first is 0)"},
+      {elsewhere, "row 0 is on server 1, but there are 1, numbered from 0"},
       {plan_of("ssp -1", 2),
        "scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 or more, or "
        "\"unbounded\""},
       {clipped,
-       "a clip of the norm needs all workers' gradients at once, and under scheme 'ssp 1' they "
-       "come one by one"},
+       "clip_gradients needs all workers' gradients at once, but under scheme 'ssp 1' they come "
+       "one by one"},
   };
   for (const auto& [plan, words] : cases) {
     Shard shard(0);
@@ -357,7 +360,7 @@ TEST(Shard, BadPlansAreNamed) {
   Shard shard(3);
   Outbox out;
   EXPECT_EQ(shard.handle(0, PlanMessage{plan_of("bsp", 1)}, out).error().message,
-            "worker 0's plan is for 1 servers, and this is server 3 (the first is 0)");
+            "worker 0's plan is for 1 servers, numbered from 0, but this is server 3");
   EXPECT_EQ(shard.handle(1, Get{0, 0}, out).error().message,
             "worker 1 sends a Get before worker 0 sent the plan");
 }

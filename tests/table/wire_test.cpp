@@ -140,7 +140,7 @@ TEST(Wire, LongFieldsAreMarked) {
   }
   std::string short_one = whole(encode(Ask{Topic::kGather, 1, "x"}, 1));
   short_one.replace(6, 2, "\xff\xff");
-  EXPECT_HAS(why_not(mended(short_one)), "said to be longer than 65534");
+  EXPECT_HAS(why_not(mended(short_one)), "says that it is longer than 65534");
 }
 
 TEST(Wire, WordsForPeopleAreCutAndBodiesAreNot) {
@@ -228,17 +228,17 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_HAS(why_not(with(push, 44, "\x03")), "unknown contribution, 3");
   EXPECT_HAS(why_not(with(ask, 24, "\x63")), "unknown topic, 99");
   EXPECT_HAS(why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))),
-             "no numbers, and the weight 1");
+             "no numbers, but the weight 1");
   EXPECT_HAS(why_not(with(push, 45, std::string_view("\0\0\0\0", 4))), "the weight 0");
   EXPECT_HAS(why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))), "a weight of nan");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 121, "\x02")), "a yes or no of 2");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 121, "\x02")), "a bool of 2");
   EXPECT_HAS(why_not(with(plan, plan.size() - 123, "\x05")),
-             "row 1 is on server 5, and there are 2");
+             "row 1 is on server 5, but there are 2");
   EXPECT_HAS(why_not(with(plan, plan.size() - 163, "\x06")), "which 159 bytes cannot hold");
   EXPECT_HAS(why_not(with(plan, plan.size() - 160, "\x03")), "at most 1048576 are allowed");
   EXPECT_HAS(why_not(with(plan, plan.size() - 169, "\x01")), "a scheme of 16777221 bytes");
   EXPECT_HAS(why_not(with(hello, 24, "\x63"), Stage::kStranger),
-             "versions that end before they begin");
+             "a lowest version above its highest");
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.
@@ -271,7 +271,7 @@ template <class Body>
 void expect_refused_cut(const std::string& body) {
   for (std::size_t length = 1; length < body.size(); ++length)
     EXPECT_FALSE(decode<Body>(std::string_view(body).substr(0, length)).ok()) << length;
-  EXPECT_HAS(decode<Body>(body + "x").error().message, "1 bytes more");
+  EXPECT_HAS(decode<Body>(body + "x").error().message, "1 bytes after its last field");
 }
 
 TEST(WireDamage, BodiesOfJoinsAndEnds) {
@@ -294,7 +294,7 @@ TEST(WireDamage, BodiesOfJoinsAndEnds) {
   EXPECT_EQ(encode(read), encode(end));
   std::string other = encode(SegmentBody{.scheme = scheme_of("async factor=100")});
   EXPECT_HAS(decode<SegmentBody>(other.replace(other.find("100"), 3, "1e2")).error().message,
-             "scheme 'async factor=1e2' in other words");
+             "scheme 'async factor=1e2' in words that are not its standard form");
   EXPECT_FALSE(decode<SegmentBody>("").ok());
   expect_refused_cut<JoinBody>(join);
   expect_refused_cut<RosterBody>(roster);
@@ -327,14 +327,14 @@ TEST(WireDamage, BodiesOfTasks) {
   EXPECT_HAS(decode<VerdictBody>(std::string("\7\0\0\0\3", 5)).error().message,
              "an unknown verdict, 3");
   EXPECT_HAS(decode<Start>(std::string(12, '\0') + "\2" + std::string(9, '\0')).error().message,
-             "a yes or no of 2");
+             "a bool of 2");
   for (const double bad : {-1.0, HUGE_VAL, std::nan("")})
     for (const Status& status :
          {Status(decode<TaskReport>(encode(TaskReport{.seconds = bad}))),
           Status(decode<TaskReport>(encode(TaskReport{.samples = bad}))),
           Status(decode<BeginBody>(encode(BeginBody{.last = {.exchange = bad}}))),
           Status(decode<Start>(encode(Start{.mean_steps = bad})))})
-      EXPECT_FAILS_WITH("a number that cannot be", status);
+      EXPECT_FAILS_WITH("a number that is negative or not finite", status);
   EXPECT_HAS(decode<Start>(encode(Start{.at = -1})).error().message, "task -1");
   EXPECT_HAS(decode<BeginBody>(encode(BeginBody{.last = {}, .until = -1})).error().message,
              "an end after -1 tasks");

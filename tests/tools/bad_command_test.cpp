@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"the loss, ",
                 "is not finite; the first that is not: @/net.prototxt:5: layer 'loss' "
                 "(EuclideanLoss): top 'loss' is not finite",
-                "A lower base_lr"},
+                "Lower base_lr, set clip_gradients"},
                7),
     }),
     name_of);

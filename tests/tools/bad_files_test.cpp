@@ -164,8 +164,8 @@ TEST_F(BadFiles, DamagedModelsAndStates) {
                  {"is damaged: it says that it is of iteration -1"});
   fs::remove(model_path(stem(1)));
   expect_refusal(training("max_iter: 2", {"--snapshot=" + state_path(stem(1))}), 3,
-                 {state_path(stem(1)) + ": its model, " + model_path(stem(1)),
-                  "is neither there nor beside it"});
+                 {state_path(stem(1)) + ": its model does not exist, neither " +
+                  model_path(stem(1)) + " nor "});
 }
 
 TEST_F(BadFiles, ADamagedSnapshotIsRefusedAndPassedOverByAuto) {
@@ -182,7 +182,7 @@ TEST_F(BadFiles, ADamagedSnapshotIsRefusedAndPassedOverByAuto) {
     const Ran ran =
         run_program(training("max_iter: 3 snapshot_after_train: false", {"--snapshot=auto"}));
     EXPECT_EQ(ran.code, 0) << ran.err;
-    EXPECT_HAS(ran.err, "The snapshot " + stem(4) + " is not whole and is passed over: ");
+    EXPECT_HAS(ran.err, "The snapshot " + stem(4) + " is not whole and is skipped: ");
     EXPECT_HAS(ran.err, "Resuming from " + state_path(stem(2)));
     put_file(file, good);
   }
@@ -261,7 +261,8 @@ TEST_F(BadFiles, AFullDiskUnderOutputsAndMetricsEndsWithNineOnceTheNetIsTrained)
     const std::string words = "--" + flag + ": cannot write " + disk + "/" + flag;
     const std::size_t warned = ran.err.find(words), ended = ran.err.rfind(words);
     EXPECT_NE(warned, ended) << "said at once, and at the end";
-    EXPECT_HAS(ran.err.substr(ended), "No space left on device; training went on without, and");
+    EXPECT_HAS(ran.err.substr(ended),
+               "No space left on device; training went on without these files");
     EXPECT_TRUE(file_exists(at("s_iter_3000.caffemodel")));
     clear();
     const Running running = start_program(command(flag, "100000000"));

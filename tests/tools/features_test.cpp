@@ -162,7 +162,7 @@ TEST_F(FeaturesOfClients, OfPartsByClassAreNumberedPartAfterPart) {
   ASSERT_EQ(run_program({tools_dir() + "/partition_data", "--mode=by_class", data_}).code, 0);
   const Ran ran = client(1, 2, "out", "text");
   ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_HAS(ran.err, "was cut by class: its records are numbered part after part");
+  EXPECT_HAS(ran.err, "was cut by class: its records are numbered part by part");
   const std::vector<Feature> got = read_features("text", at("out_1"));
   ASSERT_EQ(got.size(), 20u);
   EXPECT_EQ(got.front().key, "0000000020");
@@ -210,7 +210,7 @@ TEST_F(FeaturesOfClients, WhatCannotBe) {
        data_ + "_1, the part of client 1 of 2, does not exist; make the parts with partition_data");
   ASSERT_EQ(run_program({tools_dir() + "/partition_data", "--num_partitions=3", data_}).code, 0);
   says(client(1, 2, "out", "lmdb"), 2,
-       data_ + " was cut into 3 parts, and 2 clients are to read one each; give as many clients");
+       data_ + " was cut into 3 parts, and 2 clients read one each; give as many clients");
   write_net("shared_file_system: true");
   says(client(1, 41, "out", "lmdb"), 2, "41 clients are more than the 40 records of " + data_);
   put_file(folder_ + "/net.prototxt",

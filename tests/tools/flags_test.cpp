@@ -45,7 +45,7 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
       {"--train_source=/no/such/data", "/no/such/data", 4},
   };
   EXPECT_HAS(train(file, {"--max_iter=2", "--maxIter=3"}).err,
-             "--max_iter=2 and --maxIter=3 are one flag with two names, and differ");
+             "--max_iter=2 and --maxIter=3 are two names of one flag; give one value");
   for (const auto& c : wrong) {
     const Ran refused = train(file, {c.flag});
     EXPECT_EQ(refused.code, c.code) << refused.err;
@@ -95,9 +95,9 @@ TEST_F(TrainTool, AVariableThatLooksLikeAMisspeltFlagIsNamed) {
   EXPECT_EQ(set.err.find("the variable"), std::string::npos) << set.err;
   const Ran misspelt = with("SHOAL_MAX_ITR=2");
   EXPECT_EQ(misspelt.code, 0) << misspelt.err;
-  EXPECT_HAS(misspelt.err,
-             "the variable SHOAL_MAX_ITR is none of this tool's; did you mean "
-             "SHOAL_MAX_ITER?");
+  EXPECT_HAS(
+      misspelt.err,
+      "the variable SHOAL_MAX_ITR belongs to no flag of this tool; did you mean SHOAL_MAX_ITER?");
   EXPECT_HAS(misspelt.err, "variables_iter_9.caffemodel");
   for (const char* of_others : {"SHOAL_JOBS=/tmp", "SHOAL_DATA_DIR=/tmp", "SHOAL_SHARED=/tmp"})
     EXPECT_EQ(with(of_others).err.find("the variable"), std::string::npos) << of_others;

@@ -261,7 +261,7 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
        "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/posed"});
   EXPECT_EQ(poseidon.code, 0) << poseidon.err;
   EXPECT_EQ(read_back("leveldb", folder_ + "/posed_0_0").size(), 10u);
-  EXPECT_HAS(poseidon.err, "Taken and without effect");
+  EXPECT_HAS(poseidon.err, "These flags are accepted, but have no effect in Shoal");
   std::istringstream lines(get_file(folder_ + "/ip.txt"));
   std::string line;
   int count = 0;

@@ -183,8 +183,8 @@ TEST_P(PartitionTool, MistakesOnTheCommandLine) {
   says("--num_partitions is 2, but --weights names 3 parts",
        {"--num_partitions=2", "--weights=1,1,1"});
   says("--weights: 'x' is no number", {"--weights=1,x"});
-  says("a part's weight is above 0; one is 0", {"--weights=1,0"});
-  says("--weights is a list of nothing", {"--weights=,"});
+  says("a part's weight must be above 0; one is 0", {"--weights=1,0"});
+  says("--weights names no share", {"--weights=,"});
   says("--mode=contiguous has no use for --weights", {"--mode=contiguous", "--weights=1,1"});
   says("--mode=ratios needs --weights or --data_sharding", {"--mode=ratios"});
   says("unknown --mode \"round-robin\"; did you mean 'round_robin'?", {"--mode=round-robin"});
@@ -319,7 +319,7 @@ TEST_P(PartitionCommand, AWindowFileIsCutByPictures) {
        {"--out_backend=imagelist"}, 2);
   says(path_ + ":3: the label \"a.png\" is no whole number", {"--backend=imagelist"}, 4);
   put_file(path_, of_a + "# 1\nb.png\n3 4 5 0 " + of_c);
-  says(path_ + ":11: a picture begins within a line", {}, 4);
+  says(path_ + ":11: a picture begins in the middle of a line", {}, 4);
   put_file(path_, of_a + "# 1\nb.png\n3 4 5 1\n");
   says(
       path_ + ":12: the file ends where the label of window 1 of the 1 that line 11 says is wanted",

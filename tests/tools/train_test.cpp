@@ -68,7 +68,7 @@ TEST_F(TrainTool, ATermIsASnapshotAndTheRunGoesOnFromIt) {
         solver(prefix, end), {"--snapshot=auto", "--weights=" + model_path(stem(prefix, stopped))});
     EXPECT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_HAS(resumed.err, "Resuming from " + found);
-    EXPECT_HAS(resumed.err, "has weights of its own; those that --weights or the solver names");
+    EXPECT_HAS(resumed.err, "and its weights; those of --weights or the solver are not used");
     const Ran whole = train(solver("whole", end));
     EXPECT_EQ(whole.code, 0) << whole.err;
     EXPECT_EQ(get_file(model_path(stem(prefix, stopped + 5))),
@@ -155,7 +155,8 @@ TEST_F(TrainTool, TheStateOfPoseidonsFirstThreadIsTakenForAll) {
   fs::remove(run_path(stem("p", 3)));
   const Ran ran = train(solver("p", "max_iter: 5"), {"--snapshot=" + state});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_HAS(ran.err, state + " is not there; taking " + state + ".0.0, which Poseidon's client 0");
+  EXPECT_HAS(ran.err, state + " does not exist; all workers start from " + state +
+                          ".0.0, which Poseidon's client 0");
   EXPECT_HAS(ran.err, "Resuming from " + state + ".0.0");
   EXPECT_HAS(ran.err, "p_iter_5.caffemodel");
 }
@@ -166,7 +167,7 @@ TEST_F(TrainTool, AnIncompleteSnapshotIsPassedOverWithAWarning) {
   const Ran ran = train(solver("part", "max_iter: 7"), {"--snapshot=auto"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err,
-             stem("part", 6) + " is not whole and is passed over: " + run_path(stem("part", 6)));
+             stem("part", 6) + " is not whole and is skipped: " + run_path(stem("part", 6)));
   EXPECT_HAS(ran.err, "Resuming from " + state_path(stem("part", 3)));
   for (const int n : {3, 7}) fs::resize_file(model_path(stem("part", n)), 10);
   const std::vector<std::string> before = test::entries(folder_);
@@ -223,7 +224,7 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_EQ(refused.code, 5) << refused.err;
     EXPECT_HAS(refused.err, "solver_mode is GPU. GPU 0 cannot be used: ");
     EXPECT_HAS(refused.err, "--cpu_fallback or --gpu=-1 computes on the CPU");
-    EXPECT_HAS(train(gpu, {"--cpu_fallback"}).err, "solver_mode is GPU, and there is none");
+    EXPECT_HAS(train(gpu, {"--cpu_fallback"}).err, "solver_mode is GPU, but no GPU can be used");
     EXPECT_EQ(train(gpu, {"--gpu=-1"}).code, 0);
     const Ran two = train(solver("gpus", "max_iter: 2 solver_mode: GPU device_id: '0,1'"));
     EXPECT_EQ(two.code, 5) << two.err;
@@ -240,7 +241,7 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_HAS(train(cpu, {"--gpu=all"}).err, "--gpu=all: no GPU can be used: ");
     const Ran twice = train(cpu, {"--gpu=1,1"}), word = train(cpu, {"--gpu=0,x"});
     EXPECT_EQ(twice.code, 2) << twice.err;
-    EXPECT_HAS(twice.err, "--gpu=1,1: GPU 1 is there twice, and each replica needs one");
+    EXPECT_HAS(twice.err, "--gpu=1,1: GPU 1 is given twice, and each replica needs one");
     EXPECT_EQ(word.code, 2) << word.err;
     EXPECT_HAS(word.err, "--gpu=0,x: 'x' is not the number of a GPU");
   }

@@ -49,7 +49,7 @@ Devices gpus_named(const char* field, const std::string& words) {
                         "or all");
     if (std::ranges::find(numbers, *number) != numbers.end())
       throw ConfigError(Code::kUsage, field, words, ": GPU ", word,
-                        " is there twice, and each replica needs one of its own");
+                        " is given twice, and each replica needs one of its own");
     numbers.push_back(*number);
   }
   for (const int number : numbers) gpus.push_back(&ops::gpu(number));

@@ -27,7 +27,7 @@ class PhaseReader {
   PhaseReader(int number, const parallel::SchemeFlags& outer) : number_(number), flags_(outer) {}
 
   SchemeParameter read(const std::vector<std::string>& words) {
-    if (words.empty()) throw wrong("it is empty; == stands between two phases alone");
+    if (words.empty()) throw wrong("it is empty; == must stand between two phases");
     for (at_ = 0; at_ < words.size();) read_option(words);
     return scheme();
   }
@@ -75,7 +75,7 @@ class PhaseReader {
     const SolverParameter fields = parse_solver(
         "scheme { " + fields_ + "}", str("--hybrid: phase ", number_), SnapshotPrefix::kAsWritten);
     made.MergeFrom(fields.scheme(0));
-    if (made.iterations() < 1) throw wrong("it has no =maxIter, as its length");
+    if (made.iterations() < 1) throw wrong("it has no =maxIter, which gives its length");
     return made;
   }
 

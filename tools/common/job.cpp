@@ -84,7 +84,7 @@ std::string one_of(const char* name, const std::string& value, const char* other
                    const std::string& other) {
   if (!value.empty() && !other.empty() && value != other)
     throw usage("--", name, "=", value, " and --", other_name, "=", other,
-                " are one flag with two names, and differ");
+                " are two names of one flag; give one value");
   return value.empty() ? other : value;
 }
 
@@ -137,15 +137,15 @@ int processes_here(const parallel::Place& place) {
 int replicas_of(const JobFlags& flags, std::size_t gpus) {
   if (flags.replicas < 0 || flags.num_table_threads < 0 || flags.num_table_threads == 1)
     throw usage("--replicas=", flags.replicas, ", --num_table_threads=", flags.num_table_threads,
-                ": there is at least 1 replica, and Poseidon counts one thread more than those");
+                ": replicas must be 1 or more, and num_table_threads one more than those");
   if (flags.replicas > 0 && flags.num_table_threads > 0 &&
       flags.num_table_threads != flags.replicas + 1)
     throw usage("--replicas=", flags.replicas, " and --num_table_threads=", flags.num_table_threads,
-                " exclude each other: Poseidon's count is one more than that of replicas");
+                " exclude each other: num_table_threads is the number of replicas plus one");
   const int asked = flags.num_table_threads > 0 ? flags.num_table_threads - 1 : flags.replicas;
   if (gpus > 0 && asked > 0 && static_cast<std::size_t>(asked) != gpus)
     throw usage("--replicas=", asked, " on ", gpus,
-                " GPUs: on GPUs there is a replica for each, and the flag is not needed");
+                " GPUs: each GPU has one replica; leave the flag out");
   return gpus > 0 ? static_cast<int>(gpus) : std::max(1, asked);
 }
 
@@ -165,7 +165,8 @@ void merge_shares(const JobFlags& flags, SolverParameter& param) {
   if (flags.share_interval.empty()) return;
   const auto interval = number_in<std::int32_t>(flags.share_interval);
   if (!interval || *interval < 0)
-    throw usage("--share_interval=", flags.share_interval, ": it is a number of iterations, or 0");
+    throw usage("--share_interval=", flags.share_interval,
+                ": it must be a number of iterations, 0 or more");
   param.set_share_interval(*interval);
 }
 
@@ -309,8 +310,8 @@ parallel::Place numbered_place(const JobFlags& flags, const SolverParameter& sol
   place.rank = static_cast<int>(or_throw(table::enroll(options)));
   if (place.rank >= place.processes)
     throw ConfigError(Code::kPeer, "the job at ", place.master, " has all its ", place.processes,
-                      " processes: this one is one too many, or some have ids (DMLC_WORKER_ID, "
-                      "DMLC_SERVER_ID) and others, as this one, have not");
+                      " processes already: this one is one too many, or only some have ids "
+                      "(DMLC_WORKER_ID, DMLC_SERVER_ID); give all an id, or none");
   return place;
 }
 

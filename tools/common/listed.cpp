@@ -86,8 +86,8 @@ Result<ListedRecords> read_windows(const std::string& path) {
     if (const std::size_t word = rest.find_first_not_of(" \t\r\n");
         word == std::string_view::npos || rest[word] != '#')
       return Error{Code::kData, str(path, ":", line,
-                                    ": a picture begins within a line; in a file "
-                                    "that is cut up each has lines of its own")};
+                                    ": a picture begins in the middle of a line; to cut this file "
+                                    "up, begin each on its own line")};
     const bool last = i + 1 == pictures.size();
     std::string lines = take_lines(
         rest, last ? std::numeric_limits<std::uint64_t>::max() : pictures[i + 1].line - line);

@@ -10,7 +10,7 @@
 #include "shoal/proto/io.h"
 
 DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
+DEFINE_string(stage, "", "the net's stages, separated by commas, for include and exclude rules");
 
 namespace shoal {
 
@@ -29,7 +29,7 @@ void load_weights(const std::string& files, Net& net) {
   if (untrained.empty()) return;
   const std::vector<std::string> names(untrained.begin(), untrained.end());
   LOG(WARNING) << "no file of --weights=" << files << " has params for " << join(names)
-               << ": these layers are untrained, and so is what is computed with them";
+               << ": these layers are untrained, and what they compute is meaningless";
 }
 
 }  // namespace shoal

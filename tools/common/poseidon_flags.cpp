@@ -44,8 +44,7 @@ void report_ignored_flags() {
   for (const auto& [flag, lost] : kLost)
     if (std::erase(flags, flag) > 0) LOG(WARNING) << flag << " has no effect: " << lost;
   if (!flags.empty())
-    LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: "
-              << join(flags);
+    LOG(INFO) << "These flags are accepted, but have no effect in Shoal: " << join(flags);
 }
 
 }  // namespace shoal

@@ -42,13 +42,12 @@ OwnRecords numbered(const LayerParameter& layer, const std::string& source, cons
   if (listed && manifest.part_size() != share.clients)
     throw config_error(Code::kUsage, layer, source, " was cut into ", manifest.part_size(),
                        " parts, and ", clients,
-                       " clients are to read one each; give as many clients");
+                       " clients read one each; give as many clients as parts");
   if (!listed || manifest.mode() == "round_robin") return {count, client, clients};
   if (manifest.mode() == "by_class")
-    LOG(INFO)
-        << source
-        << " was cut by class: its records are numbered part after part, not as they stood in "
-        << source;
+    LOG(INFO) << source
+              << " was cut by class: its records are numbered part by part, not in the order of "
+              << source;
   OwnRecords own{count, 0, 1};
   for (int k = 0; k < share.client; ++k)
     own.first += static_cast<std::uint64_t>(manifest.part(k).count());
@@ -77,7 +76,7 @@ void set_order(const LayerParameter& layer, Param& data) {
   if (data.shuffle() || data.rand_skip() > 0 || data.on_bad_record() != DataParameter::STOP)
     LOG(INFO)
         << "layer '" << layer.name()
-        << "': shuffle, rand_skip and on_bad_record are passed over; every record is read in order";
+        << "': shuffle, rand_skip and on_bad_record are ignored: every record is read in order";
   data.clear_shuffle();
   data.clear_rand_skip();
   data.clear_on_bad_record();

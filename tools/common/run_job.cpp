@@ -41,8 +41,8 @@ std::string find_snapshot(const TrainRequest& request) {
   const std::string of_first = request.snapshot + ".0.0";
   if (request.snapshot.ends_with(".solverstate") && !file_exists(request.snapshot) &&
       file_exists(of_first)) {
-    LOG(WARNING) << request.snapshot << " is not there; taking " << of_first
-                 << ", which Poseidon's client 0, thread 0 wrote, for all workers";
+    LOG(WARNING) << request.snapshot << " does not exist; all workers start from " << of_first
+                 << ", which Poseidon's client 0, thread 0 wrote";
     return of_first;
   }
   if (request.snapshot != "auto") return request.snapshot;
@@ -52,8 +52,7 @@ std::string find_snapshot(const TrainRequest& request) {
               << request.job.solver.snapshot_prefix() << "; starting anew";
   else if (request.job.solver.weights_size() > 0)
     LOG(INFO) << "--snapshot=auto goes on from " << found
-              << ", which has weights of its own; those that --weights or the solver names give "
-                 "way to them";
+              << " and its weights; those of --weights or the solver are not used";
   return found;
 }
 
@@ -132,7 +131,7 @@ void compare_parts(const Records& records, Team& team) {
   const bool equal = std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
   if (equal || std::ranges::count(sizes, "0") > 0) return;
   LOG(WARNING) << "The workers' parts of the data have " << join(sizes)
-               << " records: who has the fewest reads each of them more often than others theirs";
+               << " records: workers with fewer records repeat them more often";
 }
 
 // Compares what each process is told for itself, and by which it takes its records out of those
@@ -202,7 +201,7 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
   for (const Status& status : {tables, measures})
     if (!status.ok())
       LOG(ERROR) << status.error().message
-                 << "; training went on without, and these files lack what came after";
+                 << "; training went on without these files, which lack what came after";
   return static_cast<int>(Code::kSnapshot);
 }
 

@@ -29,7 +29,7 @@ void TableOutputs::add(std::size_t net, const Measured& row) {
 void TableOutputs::note(const Status& status) {
   if (status.ok()) return;
   failure_ = Error{status.error().code, "--net_outputs: " + status.error().message};
-  LOG(WARNING) << failure_.error().message << "; training goes on without";
+  LOG(WARNING) << failure_.error().message << "; training goes on without these tables";
 }
 
 }  // namespace shoal

@@ -153,8 +153,8 @@ void warn_of_misspelt_variables() {
     const std::string_view name = text.substr(kPrefix.size(), text.find('=') - kPrefix.size());
     const std::string near = nearest(name, known);
     if (!near.empty() && near != name)
-      LOG(WARNING) << "the variable " << kPrefix << name << " is none of this tool's; did you mean "
-                   << kPrefix << near << '?';
+      LOG(WARNING) << "the variable " << kPrefix << name
+                   << " belongs to no flag of this tool; did you mean " << kPrefix << near << '?';
   }
 }
 

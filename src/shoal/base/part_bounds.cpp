@@ -29,7 +29,7 @@ Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double
   CHECK(!weights.empty());
   for (const double weight : weights)
     if (!std::isfinite(weight) || weight <= 0)
-      return usage(str("a part's weight is above 0; one is ", weight));
+      return usage(str("a part's weight must be above 0; one is ", weight));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::uint64_t> sizes;
   std::vector<double> lost;

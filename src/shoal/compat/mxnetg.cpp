@@ -159,7 +159,7 @@ Result<std::string> read_groups(std::string_view text) {
   const std::vector<Entry> groups = entries_of(text);
   std::vector<std::string> all;
   for (const Entry& group : groups) all.insert(all.end(), group.words.begin(), group.words.end());
-  if (all.empty()) return Error{Code::kConfig, "there is no group in it"};
+  if (all.empty()) return Error{Code::kConfig, "it names no group"};
   const bool numbers = std::ranges::all_of(all, [](const std::string& word) {
     return word.find_first_not_of("0123456789") == std::string::npos;
   });
@@ -171,7 +171,7 @@ Result<std::string> read_groups(std::string_view text) {
     for (const std::string& word : group) {
       const auto same = std::ranges::equal_range(all, word);
       if (numbers && same.size() > 1)
-        return Error{Code::kConfig, str(word, " is there twice; each worker is in one group")};
+        return Error{Code::kConfig, str(word, " is given twice; each worker is in one group")};
       if (!seen.insert(word).second) continue;
       if (numbers) workers.push_back(word);
       for (auto rank = all.end() - same.end(); !numbers && rank < all.end() - same.begin(); ++rank)

@@ -139,7 +139,7 @@ Status DatumFileWriter::finish() {
     return Error{Code::kData, str("no records were given for ", path_, "; nothing was written")};
   if (mode_ == WriteMode::kNew && file_exists(path_))
     return Error{Code::kData,
-                 str(path_, " was made by another program meanwhile; it is untouched")};
+                 str(path_, " was made by another program in the meantime; it is unchanged")};
   return file_.commit();
 }
 
@@ -160,7 +160,7 @@ Result<std::unique_ptr<RecordWriter>> create_datumfile(const std::string& path, 
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     return Error{Code::kData, str("cannot write a datumfile to ", path,
-                                  ": it is there and is not a regular file", kind_hint(path))};
+                                  ": it exists and is not a regular file", kind_hint(path))};
   Result<AtomicFile> file = AtomicFile::create(path, Code::kData);
   if (!file.ok()) return file.error();
   auto writer = std::make_unique<DatumFileWriter>(path, mode, std::move(file).value());

@@ -367,7 +367,7 @@ Result<const Batch*> Prefetch::Machinery::next() {
     });
     if (!came)
       LOG(WARNING)
-          << "waiting for records of " << source_.path() << " since "
+          << "has waited for records of " << source_.path() << " for "
           << std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - before).count()
           << " s";
   }

@@ -102,7 +102,8 @@ Status TemporaryDirectory::publish() {
   const std::string aside = str(path_, ".old.", ::getpid());
   const bool replaces = mode_ == WriteMode::kTruncate && file_exists(path_);
   if (mode_ == WriteMode::kNew && file_exists(path_))
-    return Error{Code::kData, str(path_, " was made by somebody else meanwhile; it is untouched")};
+    return Error{Code::kData,
+                 str(path_, " was made by another program in the meantime; it is unchanged")};
   if (replaces && std::rename(path_.c_str(), aside.c_str()) != 0)
     return Error{Code::kData, str("cannot move the old ", path_, " aside: ", system_reason(errno))};
   if (std::rename(working_.c_str(), path_.c_str()) != 0) {

@@ -109,10 +109,9 @@ class BatchNorm final : public Layer {
                                        .g_shift = scale_gradient(1)};
     if (global_ && !training() && after.g_factor.tensor != nullptr)
       return ctx.fail(
-          {Code::kConfig,
-           str("in phase TEST no copy is kept of what the gradient of '", scale_->name(),
-               "' is worked out from; give that layer param { lr_mult: 0 } for each "
-               "of its params, and none is needed")});
+          {Code::kConfig, str("in phase TEST the input of '", scale_->name(),
+                              "' is not kept, so its params can have no gradient; give that layer "
+                              "param { lr_mult: 0 } for each of its params")});
     const Tensor* const bottom = global_ ? nullptr : &bottoms[0]->data;
     const ops::NormInput input{keeps() ? &kept_ : bottom, keeps()};
     Tensor* const gradient = propagate[0] ? &bottoms[0]->grad : nullptr;

@@ -14,13 +14,13 @@ std::string likely_cause(const ops::ClassDesc& desc, const Blob& scores, const B
     return "labels here are class numbers, not one number a class";
   if (desc.inner > 1 && count == desc.outer)
     return str(
-        "one label an item of the batch wants one score a class: is an InnerProduct or a global "
+        "with one label an item, the scores must be one a class: is an InnerProduct or a global "
         "Pooling before '",
         scores.name, "' missing?");
   if (labels.shape().axes() > 0 && scores.shape().axes() > 0 &&
       labels.shape()[0] != scores.shape()[0])
     return "their batches differ in size";
-  return "one label an item is wanted";
+  return "one label an item is needed";
 }
 
 }  // namespace

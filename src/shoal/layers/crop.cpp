@@ -27,7 +27,7 @@ class Crop final : public Layer {
     if (size.axes() != whole.axes())
       throw config_error(param(), "bottom '", bottom[0]->name, "' has shape ", whole.str(),
                          ", bottom '", bottom[1]->name, "' ", size.str(),
-                         "; they need as many axes");
+                         "; they must have the same number of axes");
     const int axis = axis_of(whole, param().crop_param().axis(), "axis");
     offset_.assign(static_cast<std::size_t>(whole.axes()), 0);
     std::vector<std::int64_t> dims = whole.dims();

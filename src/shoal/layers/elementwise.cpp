@@ -49,9 +49,8 @@ float log_of_base(const LayerParameter& param, float base) {
 
 void fail_backward_in_place(Context& ctx) {
   ctx.fail({Code::kConfig,
-            "the top took the place of the bottom, which the gradient is worked out from; in phase "
-            "TEST no copy is kept,"
-            " so give the top a name of its own"});
+            "the top overwrites the bottom, which the gradient needs, and in phase TEST no copy is "
+            "kept; give the top a name of its own"});
 }
 
 }  // namespace shoal

@@ -278,8 +278,9 @@ class HDF5Data final : public Layer {
       try {
         numbers_[i].resize(count);
       } catch (const std::bad_alloc&) {
-        return Error{Code::kData, str(file.path, ": there is no memory for ", count,
-                                      " numbers: one file at a time is read as a whole")};
+        return Error{Code::kData,
+                     str(file.path, ": out of memory for its ", count,
+                         " numbers: each file is read whole, so write several smaller files")};
       }
       const Status status = opened.value().read(param().top(static_cast<int>(i)), numbers_[i]);
       if (!status.ok()) return status;

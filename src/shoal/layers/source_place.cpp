@@ -69,8 +69,8 @@ void SourcePlace::compare_parts() const {
 void SourcePlace::warn_of_parts(const PartsManifest& manifest) const {
   if (manifest.part_size() != share_.clients)
     LOG(WARNING) << "layer '" << layer_->name() << "': " << source_.path << " was cut into "
-                 << manifest.part_size() << " parts, and " << share_.clients
-                 << " clients read one each";
+                 << manifest.part_size() << " parts, but " << share_.clients
+                 << " clients read one part each";
   const auto by_count = [](const PartsManifest::Part& a, const PartsManifest::Part& b) {
     return a.count() < b.count();
   };
@@ -78,8 +78,7 @@ void SourcePlace::warn_of_parts(const PartsManifest& manifest) const {
   if (least->count() < most->count())
     LOG(INFO) << "layer '" << layer_->name() << "': the parts of " << source_.path << " hold from "
               << std::uint64_t(least->count()) << " to " << std::uint64_t(most->count())
-              << " records; a client at the end of a smaller one starts it again, and sees its "
-                 "records more often";
+              << " records; clients with smaller parts repeat their records more often";
 }
 
 SequenceOptions SourcePlace::sequence() const {

@@ -90,7 +90,7 @@ void NetBuilder::build() {
       net_.outputs_of_one_size_.push_back(output);
     else
       LOG(INFO) << "output '" << output->name
-                << "' has more or fewer items from pass to pass: no mean of it is taken";
+                << "' varies in size from pass to pass, so its mean is not reported";
 }
 
 void NetBuilder::fuse() {

@@ -115,8 +115,8 @@ Dims top_dims(const LayerParameter& layer, int top, const DeployOptions& options
   }
   if (std::ranges::count(dims, 0) == 0) return dims;
   if (options.shape.empty())
-    throw config_error(layer, "the size of '", layer.top(top),
-                       "' is in its data and not in the net; give it, as in --shape=1,3,32,32");
+    throw config_error(layer, "the net does not give the size of '", layer.top(top),
+                       "'; give it, as in --shape=1,3,32,32");
   dims = options.shape;
   if (options.batch > 0) dims[0] = options.batch;
   return dims;
@@ -181,8 +181,9 @@ NetParameter replace_losses(const NetParameter& net, bool auxiliary,
       continue;
     }
     if (!auxiliary && loss_weight(layer) < largest) {
-      LOG(INFO) << layer_place(layer) << ": left out with what leads to it alone: its loss weighs "
-                << loss_weight(layer) << ", another " << largest;
+      LOG(INFO) << layer_place(layer)
+                << ": left out, with the layers that only it uses: its loss_weight is "
+                << loss_weight(layer) << ", another loss has " << largest;
       continue;
     }
     if (layer.bottom_size() == 0) throw config_error(layer, "has no bottom");
@@ -293,7 +294,8 @@ std::string deploy_text(const NetParameter& net, FloorField floor) {
     const bool down = layer.pooling_param().round_mode() == PoolingParameter::FLOOR;
     if (down && floor == FloorField::kRefuse)
       throw config_error(layer,
-                         "rounds down (round_mode: FLOOR), for which there is no common field");
+                         "rounds down (round_mode: FLOOR), which Caffe and OpenCV write with "
+                         "different fields; choose one with --floor");
     if (!down && layer.has_pooling_param()) layer.mutable_pooling_param()->clear_round_mode();
   }
   std::string text = to_text(plain);

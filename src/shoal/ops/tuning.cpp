@@ -194,7 +194,7 @@ void ConvTuning::add(const std::string& text, const std::string& name) {
   int number = 0;
   const auto wrong = [&](const auto&... words) {
     return ConfigError(Code::kConfig, name, ':', number, ": ", words...,
-                       "; without the file all kernels are measured anew");
+                       "; remove the file to measure all kernels again");
   };
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -240,7 +240,7 @@ void ConvTuning::save() {
   if (status.ok())
     LOG(INFO) << "Kernels of " << choices_.size() << " convolution shapes are in " << file_;
   else
-    LOG(WARNING) << "the choice of kernels could not be kept, and the next run measures anew: "
+    LOG(WARNING) << "the choice of kernels could not be saved, so the next run measures again: "
                  << status.error().message;
 }
 
@@ -249,10 +249,9 @@ void ConvTuning::measure(const ConvDesc& desc, const Context& ctx, const PassSet
   const Key key{tuned_processor(), shape_words(desc, ctx, use)};
   if (const auto known = choices_.find(key); known != choices_.end()) {
     if (!is_here(known->second, desc, ctx, use))
-      LOG(WARNING) << "kernel '" << kernel_words(known->second) << "', which is chosen for "
-                   << key.second
-                   << ", is not in this build or not for this processor: the rule's choice "
-                      "computes, and bits differ from those of the run that chose it";
+      LOG(WARNING) << "kernel '" << kernel_words(known->second) << "', chosen for " << key.second
+                   << ", is not in this build or not for this processor: the default kernel is "
+                      "used, and results differ in their last bits from the run that chose it";
     return;
   }
   const auto start = Clock::now();

@@ -48,7 +48,7 @@ void read_binary(const std::string& path, FileKind wanted, Message& message) {
   const bool whole = message.ParsePartialFromCodedStream(&in) && in.ConsumedEntireMessage();
   if (!whole)
     throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted),
-                      ", or is damaged: no sense can be made of it at byte ", in.CurrentPosition(),
+                      ", or is damaged: it cannot be read on from byte ", in.CurrentPosition(),
                       " of ", file.size(), "; was a copy or a download cut short?");
   if (kind == FileKind::kUnknown)
     throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted));

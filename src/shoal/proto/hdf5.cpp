@@ -218,8 +218,8 @@ Result<Hdf5File::Dims> Hdf5File::dims(const std::string& name) const {
       std::max<std::uint64_t>(H5Dget_storage_size(array.id) * kMostPerByte, kBelieved);
   for (const std::int64_t dim : dims) {
     if (dim > 0 && bytes > most / static_cast<std::uint64_t>(dim))
-      return wrong("says that it has more numbers than ", H5Dget_storage_size(array.id),
-                   " bytes, which it has, can be; the file is damaged");
+      return wrong("declares more numbers than its ", H5Dget_storage_size(array.id),
+                   " bytes can hold; the file is damaged");
     bytes *= static_cast<std::uint64_t>(dim);
   }
   return dims;

@@ -135,12 +135,12 @@ SolverState read_hdf5_state(const std::string& path) {
 // A layer is a group, whose arrays are 0, 1 ...; HDF5 leaves empty parts of a path out, and ".".
 std::string why_no_hdf5_group(const std::string& name, std::span<const std::string> all) {
   const std::string rule =
-      str("an HDF5 model has a group for each layer with params, and '", name, "' ");
+      str("an HDF5 model has a group for each layer with params, but the name '", name, "' ");
   const auto part_at = [&](std::size_t begin) {
     return std::string_view(name).substr(begin, name.find('/', begin) - begin);
   };
   for (std::size_t begin = 0; begin <= name.size(); begin += part_at(begin).size() + 1)
-    if (part_at(begin).empty() || part_at(begin) == ".") return rule + "cannot be the name of one";
+    if (part_at(begin).empty() || part_at(begin) == ".") return rule + "cannot name a group";
   for (const std::string& other : all) {
     if (!name.starts_with(other + "/")) continue;
     const std::string_view part = part_at(other.size() + 1);

@@ -210,7 +210,8 @@ std::string sentence(const Complaint& complaint, const Place& place, const Token
   if (text == "Expected identifier, got: ")
     return str("the text ends inside ", place.path.empty() ? "a value" : place.path,
                ": a } is missing");
-  if (text.find("found \"=\"") != std::string::npos) return "a value stands behind a :, not a =";
+  if (text.find("found \"=\"") != std::string::npos)
+    return "a field needs a : before its value, not a =";
   if (before && before->is_name && text.starts_with("Expected \"")) {  // the field begins with it
     const bool old_form = place.message && place.message->name() == "V1LayerParameter";
     return str("'", before->text, "': ", text,

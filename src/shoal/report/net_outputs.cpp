@@ -58,10 +58,10 @@ Result<std::string> kept_rows(const std::string& path, const std::string& text,
     first = false;
   });
   if (other)
-    return Error{Code::kUsage, str(path,
-                                   " has other columns than this run, which would go on with it: "
-                                   "it is of another net; move it away, or "
-                                   "choose another --net_outputs")};
+    return Error{Code::kUsage,
+                 str(path,
+                     " has other columns than those that this run would append: it belongs to "
+                     "another net; move it away, or choose another --net_outputs")};
   return kept;
 }
 

@@ -57,8 +57,8 @@ class Reader {
       add(servers, {.worker = false, .server = true}, servers.ns_per_byte(), "ns_per_byte");
     }
     group_.clear();
-    if (cluster.workers() == 0) throw wrong("there is no worker: nobody trains");
-    if (cluster.servers() == 0) throw wrong("there is no server: nobody holds the weights");
+    if (cluster.workers() == 0) throw wrong("there is no worker to train");
+    if (cluster.servers() == 0) throw wrong("there is no server to hold the weights");
     return cluster;
   }
 
@@ -159,8 +159,9 @@ class Reader {
       }
     }
     if (layers.empty())
-      throw ConfigError(Code::kConfig, path,
-                        ": no line of a layer's time; it is to be what `time` prints on stderr");
+      throw ConfigError(
+          Code::kConfig, path,
+          ": no line has a layer's time; the file must hold what `time` prints on stderr");
     return layers;
   }
 

@@ -116,8 +116,8 @@ inline ComputeSlices slices_of(const SimulatedJob& job, int worker, const Net& n
   for (const auto& layer : net.layers()) {
     const auto found = std::ranges::find(measured, layer->name(), &Compute::Layer::name);
     if (found == measured.end())
-      throw ConfigError(Code::kConfig, "the measured times of layers have none of layer '",
-                        layer->name(), "': they are another net's");
+      throw ConfigError(Code::kConfig, "the measured times of layers lack layer '", layer->name(),
+                        "': they belong to another net");
     shares.forward.push_back(found->forward);
     shares.backward.push_back(found->backward);
   }

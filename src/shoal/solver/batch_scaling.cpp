@@ -25,7 +25,7 @@ optim::RateScaling scaling_of(const SolverParameter& param, const std::string& n
                                 : std::max<std::int64_t>(1, written) * param.iter_size();
   scaling.factor = static_cast<double>(items) / static_cast<double>(base);
   if (given.rule() == BatchScaling::SQRT) scaling.factor = std::sqrt(scaling.factor);
-  LOG(INFO) << "batch_scaling: an update is of " << items << " items, and base_lr for " << base
+  LOG(INFO) << "batch_scaling: an update has " << items << " items, and base_lr is for " << base
             << ": the rate is multiplied by " << scaling.factor
             << (scaling.warmup > 0 ? str(" after ", scaling.warmup, " iterations") : "");
   return scaling;

@@ -142,10 +142,10 @@ RunState run_of_member(RunState run, int index, int size) {
     if (index > 0) put_member(own, run);
     return run;
   }
-  LOG(INFO) << "The snapshot is of " << saved_by << " workers, and now there are " << size
-            << ": each goes on in its own part of the data where all together had come to, with "
-            << (size > saved_by ? "new streams of random numbers on those that are new"
-                                : "its own random numbers");
+  LOG(INFO) << "The snapshot is from " << saved_by << " workers, and now there are " << size
+            << ": each goes on in its own part of the data, from the position that all had reached "
+               "together, with "
+            << (size > saved_by ? "new random numbers on new workers" : "its own random numbers");
   if (index == 0) return run;
   keep_own_random(index < saved_by ? &own : nullptr, *run.mutable_net());
   for (NetRunState& replica : *run.mutable_replica()) replica.clear_random();

@@ -32,9 +32,8 @@ Result<bool> NonFiniteGuard::judge(const std::string& what) {
   if (param_.on_nan() == SolverParameter::STOP)
     return Error{Code::kNonFinite,
                  report +
-                     ". Stopped before this iteration's update. A lower base_lr, clip_gradients or "
-                     "a look at the "
-                     "data may help; on_nan chooses something else than stopping"};
+                     ". Stopped before this iteration's update. Lower base_lr, set clip_gradients "
+                     "or check the data; on_nan: SKIP leaves such updates out"};
   before_.restore(net_);
   if (!params_are_finite())
     return Error{Code::kNonFinite,

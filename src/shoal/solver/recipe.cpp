@@ -212,8 +212,8 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
   recipe.may_skip =
       param.on_nan() == SolverParameter::SKIP || param.on_nan() == SolverParameter::SNAPSHOT;
   if (!std::isfinite(recipe.weight_decay))
-    throw wrong(name, "weight_decay is ", recipe.weight_decay);
-  if (std::isnan(recipe.clip)) throw wrong(name, "clip_gradients is nan");
+    throw wrong(name, "weight_decay is ", recipe.weight_decay, "; it must be finite");
+  if (std::isnan(recipe.clip)) throw wrong(name, "clip_gradients is nan; it must be a number");
   if (param.regularization_type() == "L1")
     recipe.regularization = optim::Regularization::kL1;
   else if (param.regularization_type() != "L2")
@@ -273,7 +273,7 @@ std::vector<std::int64_t> batches_of(const SolverParameter& param, const std::st
     if (own != first && by_weights(param, share))
       throw wrong(name, "workers have batches by weight, and the batch_size of layer '",
                   layer.name(), "', ", data.batch_size(),
-                  ", is another than that of the first layer that has one");
+                  ", differs from that of the first data layer; make them equal");
   });
   if (first.empty())
     throw wrong(
@@ -320,7 +320,7 @@ void set_batch_size(NetParameter& net, std::uint32_t items) {
   });
   if (layers == 0)
     throw ConfigError(Code::kConfig, "net '", net.name(),
-                      "' has no layer with a batch_size, which is to be ", items);
+                      "' has no layer whose batch_size could be set to ", items);
 }
 
 std::int64_t batch_size(const Net& net) {

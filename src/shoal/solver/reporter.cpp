@@ -51,7 +51,7 @@ void Reporter::report_start() {
     line << options_.averaging;
   } else {
     line << "Batch " << batch_size(net_) << " x iter_size " << core_.recipe.iter_size << " = "
-         << items << " items an update, of whose gradients the mean is taken";
+         << items << " items an update, which takes the mean of their gradients";
   }
   LOG(INFO) << line.str() << "; " << options_.threads << " threads";
   std::size_t tests = 0;

@@ -352,7 +352,7 @@ std::string newest_snapshot(const std::string& prefix) {
                        (fs::last_write_time(manifest_path(stem), error) >= pointed_at && !error);
     if (why.empty() && later) return state_of(stem);
     if (!why.empty())
-      LOG(WARNING) << "The snapshot " << stem << " is not whole and is passed over: " << why;
+      LOG(WARNING) << "The snapshot " << stem << " is not whole and is skipped: " << why;
     if (!why.empty() && !was_cut_off(stem)) damaged += str("\n  ", stem, ": ", why);
   }
   if (!damaged.empty())

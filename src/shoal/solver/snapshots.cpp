@@ -25,8 +25,8 @@ std::string find_model(const std::string& written, const std::string& state_file
   const std::filesystem::path folder = std::filesystem::path(state_file).parent_path();
   const std::string beside = (folder / std::filesystem::path(written).filename()).string();
   if (file_exists(beside)) return beside;
-  throw ConfigError(Code::kConfig, state_file, ": its model, ", written,
-                    ", is neither there nor beside it (", beside, ")");
+  throw ConfigError(Code::kConfig, state_file, ": its model does not exist, neither ", written,
+                    " nor ", beside);
 }
 
 // Checks that no layer that learns lacks its numbers: a snapshot continues with the net it was made
@@ -352,10 +352,9 @@ Status Snapshots::gather_states(RunState& run) {
   TRY(states);
   for (std::size_t i = 1; i < states.value().size(); ++i)
     if (!run.add_member()->ParseFromString(states.value()[i]))
-      return Error{
-          Code::kPeer,
-          str("what worker ", i,
-              " says of its state cannot be read: do all processes run the same program?")};
+      return Error{Code::kPeer,
+                   str("the state that worker ", i,
+                       " sent cannot be read: do all processes run the same program?")};
   return {};
 }
 
@@ -372,9 +371,9 @@ RunState Snapshots::share_resumption(std::string& file, RunState run, Progress& 
   if (core_.in_team()) {
     const std::string shared = or_throw(team_.share(resumption.SerializeAsString()));
     if (!team_.chief() && !resumption.ParseFromString(shared))
-      throw ConfigError(Code::kPeer,
-                        "what the chief says of its snapshot cannot be read: do all processes run "
-                        "the same program?");
+      throw ConfigError(
+          Code::kPeer,
+          "the snapshot that worker 0 sent cannot be read: do all processes run the same program?");
   }
   now.iteration = resumption.iteration();
   now.steps = resumption.step();

@@ -145,8 +145,9 @@ Error Solver::rescue(Error error) {
     return error;
   const std::deque<float>* const losses = parts_->last.go_back();
   if (losses) at_.recent_losses = *losses;
-  const char* const rest = losses ? "; a run from it reads the same records again"
-                                  : "; a run from it goes on behind what was read";
+  const char* const rest =
+      losses ? "; a run from it reads the same records again"
+             : "; a run from it goes on with the records after those that were read";
   const Status saved = snapshot();
   const std::string outcome =
       saved.ok() ? str("a snapshot has the state of iteration ", at_.iteration, rest)

@@ -87,7 +87,7 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
                       ? ""
                       : ", the default; TF32 and BFLOAT16 are faster from Ampere on");
   else if (asked)
-    LOG(WARNING) << "solver_mode is GPU, and there is none: training on the CPU, on "
+    LOG(WARNING) << "solver_mode is GPU, but no GPU can be used: training on the CPU, on "
                  << options.threads << " threads";
   else
     LOG(INFO) << "Training on the CPU, precision "

@@ -10,15 +10,15 @@ std::string validate(const Row& row, std::uint16_t workers, std::uint16_t server
   if (row.length < 1 || row.length > kMaxRowFloats)
     return str("has ", row.length, " numbers; 1 to ", kMaxRowFloats, " are allowed");
   if (row.server >= servers)
-    return str("is on server ", row.server, ", and there are ", servers, " (the first is 0)");
+    return str("is on server ", row.server, ", but there are ", servers, ", numbered from 0");
   if (row.writer < kEveryWorker || row.writer >= workers)
-    return str("is written by worker ", row.writer, ", and there are ", workers,
-               " (the first is 0)");
+    return str("is written by worker ", row.writer, ", but there are ", workers,
+               ", numbered from 0");
   if (row.writer != kEveryWorker && (row.learns || row.push_codec != row.pull_codec))
     return str("is written by worker ", row.writer, " alone, and ",
                row.learns ? "learns" : "is read in another codec than it is pushed in");
   if (row.reader < kEveryWorker || row.reader >= workers)
-    return str("is read by worker ", row.reader, ", and there are ", workers, " (the first is 0)");
+    return str("is read by worker ", row.reader, ", but there are ", workers, ", numbered from 0");
   if (row.reader != kEveryWorker && (row.writer == kEveryWorker || row.writer == row.reader))
     return str("is read by worker ", row.reader, " alone, and ",
                row.writer == kEveryWorker ? "all workers write it" : "it writes it too");
@@ -30,10 +30,10 @@ std::string validate(const Row& row, std::uint16_t workers, std::uint16_t server
 
 std::string wrong_ranks(const std::vector<Rank>& ranks, std::size_t of, const char* whose) {
   if (!ranks.empty() && ranks.size() != of)
-    return str("there are ", of, ' ', whose, ", and ranks of ", ranks.size());
+    return str("there are ", of, ' ', whose, ", but ", ranks.size(), " ranks of ", whose);
   return std::ranges::adjacent_find(ranks, std::ranges::greater_equal()) == ranks.end()
              ? ""
-             : str("the ranks of the ", whose, " do not rise");
+             : str("the ranks of the ", whose, " are not in rising order");
 }
 
 }  // namespace
@@ -70,9 +70,10 @@ std::string validate(const Plan& plan) {
   if (std::string wrong = wrong_ranks(plan.server_ranks, plan.servers, "servers"); !wrong.empty())
     return wrong;
   if (!plan.clocks.empty() && plan.clocks.size() != plan.workers)
-    return str("there are ", plan.workers, " workers, and clocks of ", plan.clocks.size());
+    return str("there are ", plan.workers, " workers, but ", plan.clocks.size(),
+               " clocks of workers");
   if (!plan.clocks.empty() && std::ranges::min(plan.clocks) != plan.start)
-    return str("the start is clock ", plan.start, ", and the least clock of a worker ",
+    return str("the start is clock ", plan.start, ", but the least clock of a worker is ",
                std::ranges::min(plan.clocks));
   return "";
 }

@@ -33,14 +33,15 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
     return rows_ && rows_->plan().clip >= 0
                ? rows_->total(*total, out)
                : broken("the coordinator sends the norm of clock ", total->clock,
-                        ", and nothing is to be clipped");
+                        ", but the plan has no clip_gradients");
   const auto wrong = broken_with("worker ", worker, " sends a ", name);
   if (worker < 0 || (rows_ && worker >= workers()))
-    return wrong(", and there are ", workers(), " (the first is 0)");
-  if (rows_ && rows_->is_gone(worker)) return wrong(", and it is counted out since it was lost");
+    return wrong(", but there are ", workers(), " workers, numbered from 0");
+  if (rows_ && rows_->is_gone(worker))
+    return wrong(", but it was lost and has no part in the job any more");
   const bool is_chiefs =
       std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
-  if (is_chiefs && worker != 0) return wrong(", and only worker 0 may");
+  if (is_chiefs && worker != 0) return wrong(", which only worker 0 may send");
   if (const auto* said = std::get_if<PlanMessage>(&message)) return handle_plan(*said, out);
   if (!rows_) return wrong(" before worker 0 sent the plan");
   if (generation && *generation > rows_->plan().generation)
@@ -84,14 +85,14 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
       if (codec->rounds() > 1) return wrong_codec("takes ", codec->rounds(), " pushes for a clock");
     }
   if (keeps_.server >= said.servers)
-    return wrong(" is for ", said.servers, " servers, and this is server ", keeps_.server,
-                 " (the first is 0)");
+    return wrong(" is for ", said.servers, " servers, numbered from 0, but this is server ",
+                 keeps_.server);
   auto made = maker_(said.scheme);
   if (!made.ok()) return wrong(": ", made.error().message);
   if (const std::string unfit = made.value()->unfit(said.workers); !unfit.empty())
     return wrong(": scheme '", said.scheme.words(), "': ", unfit);
   if (said.clip >= 0 && !made.value()->lockstep)
-    return wrong(": a clip of the norm needs all workers' gradients at once, and under scheme '",
+    return wrong(": clip_gradients needs all workers' gradients at once, but under scheme '",
                  said.scheme.words(), "' they come one by one");
   if (rows_ && said.generation != rows_->plan().generation + 1)
     return wrong(" is of generation ", said.generation, ", and this server is in generation ",

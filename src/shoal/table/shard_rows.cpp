@@ -70,8 +70,8 @@ void ShardRows::begin(Outbox& out) {
 
 Result<ShardRow*> ShardRows::row_of(RowId row, const auto&... what) const {
   if (row >= plan_.rows.size())
-    return broken(what..., " is of row ", row, "; the plan has ", plan_.rows.size(),
-                  " (the first is 0)");
+    return broken(what..., " is of row ", row, ", but the plan has ", plan_.rows.size(),
+                  " rows, numbered from 0");
   if (ShardRow* const found = at<ShardRow>(row)) return found;
   return broken(what..., " is of row ", row, ", which server ", plan_.rows[row].server,
                 " holds; this is server ", keeps_.server);
@@ -135,9 +135,10 @@ Result<Values> ShardRows::numbers_of(int worker, const Push& push, CodecState st
 Status ShardRows::check_finite(int worker, const Push& push, const Values& numbers) {
   if (keeps_.counts_only || push.finite || all_finite(numbers.data)) return {};
   ++keeps_.counters.refused;
-  return Error{Code::kNonFinite,
-               str(push_named(worker, push),
-                   " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
+  return Error{
+      Code::kNonFinite,
+      str(push_named(worker, push),
+          " holds a NaN or an infinity: training diverges; lower base_lr or set clip_gradients")};
 }
 
 Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
@@ -304,7 +305,7 @@ Status ShardRows::total(const NormTotal& total, Outbox& out) {
   if (total.clock < norm_clock_) return {};  // said twice
   if (total.clock > norm_clock_ || !norm_sent_)
     return broken("the coordinator sends the norm of clock ", total.clock,
-                  " before this server said its part; it is at clock ", norm_clock_);
+                  " before this server sent its own part; it is at clock ", norm_clock_);
   if (!(total.squares >= 0 && std::isfinite(total.squares)))
     return broken("the coordinator sends a norm whose square is ", total.squares);
   const double norm = std::sqrt(total.squares), clip = norm > plan_.clip ? plan_.clip / norm : 1;
@@ -326,11 +327,11 @@ Status ShardRows::retire(int worker, const Retire& retire, Outbox& out) {
   const auto wrong = broken_with("worker ", worker, " retires at clock ", retire.clock);
   Clock& end = ends_[worker];
   if (end == retire.clock) return {};
-  if (end != kUnbounded) return wrong(", and did so at clock ", end);
+  if (end != kUnbounded) return wrong(", but it retired at clock ", end, " already");
   if (retire.clock < plan_.start) return wrong(", before the start, clock ", plan_.start);
   for (const ShardRow* row : learning_)
     if (row->pushed(worker) > retire.clock)
-      return wrong(", and has pushed row ", row->id, " at clock ", row->pushed(worker) - 1);
+      return wrong(", but it pushed row ", row->id, " at clock ", row->pushed(worker) - 1);
   end = retire.clock;
   for (ShardRow* row : learning_) {
     row->end_at(worker, end);

@@ -243,7 +243,7 @@ std::unique_ptr<DeviceSums> make_nccl_sums(std::span<Context* const> contexts, i
     if (context->device().backend() != contexts[0]->device().backend())
       why = str(context->device().name(), " is no GPU");
     if (!devices.insert(&context->device()).second)
-      why = str(context->device().name(), " is there twice");
+      why = str(context->device().name(), " is given twice");
   }
   if (!why.empty()) return nullptr;
   const Nccl* const nccl = nccl_for(*contexts[0], why);

@@ -33,16 +33,17 @@ std::string why_none(Way way, const table::Scheme& scheme) {
   if (way == Way::kMpi && !why_no_mpi().empty()) return why_no_mpi();
   if (is_collective(way) && scheme.spec().name == "local_steps")
     return scheme.task.momentum == table::MomentumPolicy::kAverage
-               ? "momentum_policy AVERAGE takes the histories along, and they go by the table"
+               ? "momentum_policy AVERAGE averages the histories too, which only the table does"
                : "";
   const auto timing = factor_timing(scheme.spec());
   if (!timing)
-    return str("scheme '", scheme.name(),
-               "' has no update that takes all workers' gradients of a clock; bsp, and ssp with a "
-               "staleness and a factor alone, have, and local_steps has one of all deltas for the "
-               "ways that sum");
+    return str(
+        "scheme '", scheme.name(),
+        "' makes no update of all workers' gradients of a clock. bsp does, and ssp with no other "
+        "parameters than staleness and factor; local_steps sums deltas by the ways that sum");
   if (is_collective(way) && timing->staleness > 0)
-    return str("scheme '", scheme.name(), "' lets workers be apart, and they sum in step");
+    return str("scheme '", scheme.name(),
+               "' lets workers be at different clocks, and a sum takes them at one clock");
   return "";
 }
 
@@ -52,7 +53,7 @@ std::string why_not(Way way, const Net& net, int layer) {
   if (way != Way::kFactors) return "";
   if (dynamic_cast<const Factored*>(&of) == nullptr)
     return str("the gradient of a ", of.type(), " is no product of two factors");
-  if (net.varies(layer)) return "how many items it gets differs from pass to pass";
+  if (net.varies(layer)) return "its number of items differs from pass to pass";
   if (!of.param_propagates(0)) return "its weight does not learn (lr_mult: 0)";
   return is_shared(net, layer) ? "another layer shares its params" : "";
 }
@@ -76,7 +77,7 @@ void check_names(const Net& net, const ExchangeParameter& parameter, const std::
     };
     if (one.name().empty() == one.type().empty())
       throw ConfigError(Code::kConfig, name,
-                        ": exchange: a layer has either a name or a type, and the way it goes");
+                        ": exchange: each layer { } needs a name or a type, not both");
     if (std::ranges::none_of(net.layers(), matches))
       throw ConfigError(
           Code::kConfig, name, ": exchange: the net has no layer ",

@@ -101,8 +101,10 @@ LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& contex
 
 Status check_finite(LocalRule& rule, const std::string& words) {
   if (const Gradients all = rule.gradients(); all.finite && std::isfinite(all.squares)) return {};
-  return Error{Code::kNonFinite,
-               words + " holds a NaN or an infinity: its gradients have grown beyond all bounds"};
+  return Error{
+      Code::kNonFinite,
+      words +
+          " holds a NaN or an infinity: training diverges; lower base_lr or set clip_gradients"};
 }
 
 }  // namespace shoal::parallel

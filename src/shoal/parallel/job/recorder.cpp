@@ -239,7 +239,7 @@ void Recorder::log_shares(std::int64_t iteration) {
 void Recorder::note(const char* flag, const Status& status) {
   if (status.ok() || !failure_.ok()) return;
   failure_ = Error{status.error().code, str("--", flag, ": ", status.error().message)};
-  LOG(WARNING) << failure_.error().message << "; training goes on without";
+  LOG(WARNING) << failure_.error().message << "; training goes on without these measurements";
   writer_.reset();
   esync_.reset();
 }

@@ -87,10 +87,10 @@ std::uint8_t copies_of(const SolverParameter& param, const std::string& name,
   if (param.has_copies() && (param.copies() < 1 || param.copies() > 2))
     throw ConfigError(Code::kConfig, name, ": copies is ", param.copies(), "; it must be 1 or 2");
   if (param.copies() == 2 && clips)
-    throw ConfigError(Code::kConfig, name,
-                      ": copies: 2 with clip_gradients: the servers limit the norm together, and "
-                      "none of them can be lost; leave copies out, or give another exchange than "
-                      "TABLE");
+    throw ConfigError(
+        Code::kConfig, name,
+        ": copies is 2, but clip_gradients is given: the servers limit the norm together, so none "
+        "of them may be lost. Leave copies out, or choose another exchange than TABLE");
   // Processes that have left count: a job does not lose its copies with its first process.
   const bool usual =
       param.on_lost() == OnLost::CONTINUE && roster.processes.size() >= kManyProcesses;

@@ -295,10 +295,10 @@ class TableMembership final : public JobMembership {
           "themselves; --exchange=TABLE goes on without it";
     else if (servers_of(table_.roster()) > 1 && copies_ < 2)
       words =
-          "the job goes on without a process that is lost, process 0 apart; of a server's "
-          "params the last updates and the histories go with it (copies: 2 has them twice)";
+          "the job goes on without a process that is lost, unless it is process 0; with a lost "
+          "server its params' last updates and histories are lost (copies: 2 keeps them)";
     else
-      words = "the job goes on without a process that is lost, process 0 apart";
+      words = "the job goes on without a process that is lost, unless it is process 0";
     if (words != losses_) LOG(INFO) << "Losses: " << words;
     losses_ = words;
   }
@@ -307,8 +307,8 @@ class TableMembership final : public JobMembership {
   void compare_forecast() const {
     const Speedometer& measured = tuner_.speedometer();
     if (rates_.bandwidth <= 0 || !forecast_ || measured.iterations() == 0) return;
-    LOG(INFO) << "Exchange: an iteration took " << measured.seconds() * 1e3 << " ms, of which "
-              << measured.busy() * 1e3 << " ms were this worker's own; predicted for that: "
+    LOG(INFO) << "Exchange: an iteration took " << measured.seconds() * 1e3 << " ms, with "
+              << measured.busy() * 1e3 << " ms of this worker's own work; predicted: "
               << forecast_->seconds_of_busy(measured.busy()) * 1e3 << " ms";
   }
 

@@ -148,7 +148,7 @@ class Line {
                    all_digits(words_[0]) ? "; a line with an id is 'id address port'" : "");
     if (std::ranges::find(kKeys, key) == kKeys.end())
       return wrong("unknown key '", key, "'", known_words(key, kKeys));
-    if (!keys_.insert(key).second || (key == "port" && id)) return wrong(key, " is there twice");
+    if (!keys_.insert(key).second || (key == "port" && id)) return wrong(key, " is given twice");
     if (value.empty()) return wrong(key, "= has no value");
     read_value(key, value);
   }
@@ -194,7 +194,7 @@ class Line {
     if (const std::optional<Role> role = role_named(value))
       process.role = *role;
     else
-      wrong("role=", value, " is none of both, worker, server");
+      wrong("role=", value, " is not worker, server or both");
   }
 
   HostfileFormat format_;
@@ -266,7 +266,7 @@ class Machinefile {
     if (!missing.empty())
       wrong("ids of ", count, " lines must be 0 to ", count - 1, ", and ", join(missing),
             missing.size() == 1 ? " is" : " are", " missing",
-            beyond.empty() ? "" : "; beyond that: " + lines_text(beyond));
+            beyond.empty() ? "" : "; ids that are too large: " + lines_text(beyond));
   }
 
   // Makes a process of each slot, on a port of its own. A host that is named again without a port
@@ -281,7 +281,8 @@ class Machinefile {
         process.id = static_cast<int>(processes_.size());
         const int gpus = static_cast<int>(process.gpus.size()), each = gpus / line.slots;
         if (gpus > 1 && gpus % line.slots != 0)
-          return wrong(lines_text({process.line}), ": ", gpus, " gpus, ", line.slots, " slots");
+          return wrong(lines_text({process.line}), ": ", gpus, " gpus cannot be divided among ",
+                       line.slots, " slots");
         if (const auto first = line.process.gpus.begin() + slot * each; gpus > 1)
           process.gpus.assign(first, first + each);
         process.port = (given ? line.process.port : kDefaultPort) + slot;
@@ -360,7 +361,7 @@ Result<std::string> groups_of(const std::vector<Process>& machines) {
     ++worker;
   }
   if (!names.empty() && !without.empty())
-    return Error{Code::kUsage, str("the machinefile has groups, and none for the workers of ",
+    return Error{Code::kUsage, str("the machinefile gives groups, but none for the workers of ",
                                    lines_text(without), "; give group= to all, or to none")};
   return join(workers, "|");
 }

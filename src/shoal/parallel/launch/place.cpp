@@ -37,7 +37,7 @@ class Finder {
 
   void find_rank() {
     if (flags_.num_clients && *flags_.num_clients < 1)
-      fail("--num_clients=", *flags_.num_clients, " is not at least 1");
+      fail("--num_clients=", *flags_.num_clients, "; it must be 1 or more");
     if (flags_.client_id) return rank_by_flag();
     launched_ = compat::launched_by(environment_);
     if (launched_) {
@@ -120,7 +120,7 @@ class Finder {
     const std::string& role = by_launcher ? launched_->role : flags_.role;
     if (role.empty()) return;
     const std::optional<Role> known = role_named(role);
-    if (!known) fail("--role=", role, " is none of worker, server, both");
+    if (!known) fail("--role=", role, " is not worker, server or both");
     place_.role = *known;
   }
 

@@ -94,7 +94,7 @@ void merge_staleness(const SchemeFlags& flags, const SchemeFlag& flag, const std
   int clocks = unbounded ? 0 : number_in<int>(flag.value, 0, kMostClocks).value_or(-1);
   if (clocks < 0)
     throw usage("--", flag.name, "=", flag.value,
-                ": it is a number of clocks, 0 or more, or unbounded");
+                ": it must be a number of clocks, 0 or more, or unbounded");
   if (flags.kv_store == "dist_ssync") clocks = compat::clocks_of_mxnetg(clocks);
   if (type == "ssp" && unbounded)
     scheme.set_type("async"), scheme.clear_staleness();
@@ -104,7 +104,7 @@ void merge_staleness(const SchemeFlags& flags, const SchemeFlag& flag, const std
     scheme.set_staleness(clocks);
   else if (!((type == "async" && unbounded) || (type == "bsp" && flag.value == "0")))
     throw usage(from, " and --", flag.name, "=", flag.value,
-                " exclude each other: a staleness is ssp's, and grouped's");
+                " exclude each other: only ssp and grouped have a staleness");
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
       param.scheme_size() == 1 ? in_lower_case(param.scheme(0).type()) : "bsp";
   if (!given && param.scheme_size() > 1)
     throw usage("the solver has ", param.scheme_size(),
-                " schemes, one after the other; say --scheme too, and all of them are replaced");
+                " schemes, one after the other; give --scheme too, to replace them all");
   // Another type begins with its defaults. Without one, the solver's own stands, unless it is bsp,
   // which has no fields.
   const auto is_given = [&](const char* parameter) {

@@ -48,7 +48,7 @@ T or_wrong(Result<T> result, const std::string& name, const Args&... words) {
 
 std::string groups_of_file(const SchemeParameter& scheme, const std::string& name) {
   if (scheme.has_groups())
-    throw wrong(name, "scheme: groups and groups_file are given; one is enough");
+    throw wrong(name, "scheme: both groups and groups_file are given; leave one out");
   const std::string text = or_wrong(read_file(scheme.groups_file(), Code::kConfig), name);
   return or_wrong(compat::read_groups(text), name, "groups_file ", scheme.groups_file(), ": ");
 }
@@ -88,7 +88,7 @@ std::optional<GroupSearch> search_of(const SchemeParameter& scheme, const std::s
     const FieldDescriptor* const field = SchemeParameter::descriptor()->FindFieldByName(parameter);
     if (!scheme.GetReflection()->HasField(scheme, field)) return;
     if (!by_speed)
-      throw wrong(name, "scheme: ", parameter, " is of group_by: SPEED, which is not given");
+      throw wrong(name, "scheme: ", parameter, " needs group_by: SPEED, which is not given");
     const int number = scheme.GetReflection()->GetInt32(scheme, field);
     if (number < least)
       throw wrong(name, "scheme: ", parameter, " is ", number, "; it must be ", least, " or more");
@@ -100,7 +100,7 @@ std::optional<GroupSearch> search_of(const SchemeParameter& scheme, const std::s
   read("regroup_interval", 0, search.interval);
   if (!by_speed) return std::nullopt;
   if (in_lower_case(scheme.type()) != "grouped")
-    throw wrong(name, "scheme: group_by is of grouped, and the type is ", scheme.type());
+    throw wrong(name, "scheme: group_by needs type grouped, but the type is ", scheme.type());
   if (scheme.has_groups() || scheme.has_groups_file())
     throw wrong(name, "scheme: group_by: SPEED finds the groups, and ",
                 scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out");
@@ -116,8 +116,7 @@ std::vector<Phase> with_profiles(const std::vector<Phase>& list, const std::stri
     if (phase.search && iterations > 0) {
       if (iterations <= phase.search->profile)
         throw wrong(name, "scheme: ", iterations,
-                    " iterations by speed leave none to train in groups: "
-                    "profile_iterations is ",
+                    " iterations leave none to train in groups, since profile_iterations is ",
                     phase.search->profile);
       phases.push_back(profile_of(phase, phase.end - iterations + phase.search->profile));
     }
@@ -172,11 +171,10 @@ std::vector<Phase> phases_of(const SolverParameter& param, const std::string& na
     std::int64_t length = scheme.iterations();
     if (length < 0) throw wrong(where, "iterations is ", length, "; a phase has 1 or more");
     if (length == 0 && i + 1 < count)
-      throw wrong(
-          where,
-          "it has no iterations; of several schemes all but the last need them, as their length");
+      throw wrong(where, "iterations is not given; of several schemes, each but the last needs it");
     if (length == 0 && count > 1 && !param.has_max_iter())
-      throw wrong(where, "it has no iterations, and the solver no max_iter that ends it");
+      throw wrong(where,
+                  "iterations is not given, and the solver has no max_iter to end the last scheme");
     if (length == 0) length = std::max<std::int64_t>(1, total - sum);
     if (length > std::numeric_limits<std::int32_t>::max())
       throw wrong(where, "iterations is ", length, "; at most ",

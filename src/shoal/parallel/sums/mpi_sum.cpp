@@ -68,7 +68,7 @@ class Deadline {
     while (!over_.wait_for(mutex_, std::chrono::milliseconds(100), [this] { return is_over_; })) {
       Status status = job_ ? job_() : Status();
       if (status.ok() && std::chrono::steady_clock::now() > end)
-        status = Error{Code::kTimeout, str("for ", kPatience.count(), " minutes")};
+        status = Error{Code::kTimeout, str("not all came within ", kPatience.count(), " minutes")};
       if (status.ok()) continue;
       LOG(ERROR) << call_ << " waited for all ranks: " << status.error().message;
       std::_Exit(static_cast<int>(status.error().code));
@@ -206,7 +206,9 @@ class MpiSum final : public VectorSum {
     }
     std::ranges::sort(workers);
     if (workers != expected)
-      return Error{Code::kPeer, "MPI: its ranks are not the workers of this job, one each"};
+      return Error{Code::kPeer,
+                   "MPI: its ranks are not exactly the workers of this job; start all with one "
+                   "mpirun or srun"};
     return {};
   }
 
@@ -234,7 +236,7 @@ void begin_mpi(const table::Table& table, const std::string& name) {
   // A process that does not begin MPI would keep the others in MPI_Init.
   for (const auto& process : roster.processes)
     if (process.worker < 0 && process.server >= 0)
-      refuse("process ", process.rank, " is a server alone; all must be workers");
+      refuse("process ", process.rank, " is a server and no worker; all processes must be workers");
   if (!is_begun()) {
     int threads = 0;
     const Deadline deadline("MPI_Init", [&table] { return table.status(); });

@@ -59,7 +59,7 @@ class NcclSum final : public VectorSum {
     if (from - since_ < kNcclPatience) return {};
     return Error{Code::kTimeout,
                  str("worker ", table_.worker(), " has waited ", kNcclPatience.count(),
-                     " minutes for sum ", number_, " of NCCL's")};
+                     " minutes for sum ", number_, " by NCCL")};
   }
 
  private:

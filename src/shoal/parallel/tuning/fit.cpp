@@ -15,15 +15,16 @@ std::string why_not(const table::Scheme& scheme) {
   const bool weights = task.contribution == ContributionKind::kWeights;
   if (task.contribution == ContributionKind::kGradient) return "";
   if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep))
-    return "averages momentum at exchanges, and its workers exchange one by one: there is no mean "
-           "of all; keep or reset it";
+    return "has momentum_policy AVERAGE, but its workers exchange one by one, so there is no mean "
+           "of all; take KEEP or RESET";
   if (task.weighing == table::Weighing::kSteps && weights)
-    return "weighs by local steps, which is of deltas: weights are not summed";
-  if (task.pull_first && !weights) return "exchanges before the first step, which is of weights";
+    return "has aggregation STEPS, which is for deltas, but its workers send weights";
+  if (task.pull_first && !weights)
+    return "exchanges before the first step, but only workers that send weights can";
   if (task.pull_first && task.judged)
-    return "exchanges before the first step, and would drop a task whose weights are there already";
+    return "exchanges before the first step, so it cannot drop a task afterwards";
   if (task.steps == 0 && !task.judged && !task.paced)
-    return "does not say how many local steps a task has, nor asks";
+    return "gives no number of local steps for a task, and does not ask the coordinator for one";
   return "";
 }
 
@@ -32,10 +33,10 @@ void check_on_nan(const SolverParameter& param, const std::string& name) {
     return;
   throw ConfigError(
       Code::kConfig, name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()),
-      ", which works without a table alone: ",
-      param.on_nan() == SolverParameter::WARN ? "a table takes no number that is not finite"
-                                              : "when one worker notices, others have gone on",
-      "; STOP and SKIP work with one");
+      ", which works only without a table: ",
+      param.on_nan() == SolverParameter::WARN ? "a table refuses numbers that are not finite"
+                                              : "when one worker notices, the others have gone on",
+      "; take STOP or SKIP");
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ void check_fit(const SolverParameter& param, const std::string& name, const tabl
     throw ConfigError(Code::kConfig, name,
                       ": clip_gradients limits the norm of the gradients of all workers together, "
                       "and under scheme '",
-                      words, "' they do not come together; leave it out, or take scheme 'bsp'");
+                      words, "' they come one by one; leave it out, or take scheme 'bsp'");
   if (const std::string reason = why_not(scheme); !reason.empty())
     throw ConfigError(Code::kConfig, name, ": scheme '", words, "' ", reason);
   check_on_nan(param, name);

@@ -72,7 +72,7 @@ Result<std::optional<SpeedTuner::Found>> SpeedTuner::find(const End& end, const 
   const bool stays = again && !worth_changing(before, groups, speeds);
   LOG(INFO) << "Iteration " << end.iteration << ": " << text_of(profile.value())
             << (stays && before != groups
-                    ? "; too little would be gained, it stays " + text_of(before)
+                    ? "; the gain is too small to change from " + text_of(before)
                     : "");
   if (stays) groups = before;
   if (end.team.chief() && !stays) TRY(write(files_, profile.value(), end.roster));

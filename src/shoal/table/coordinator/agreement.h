@@ -24,8 +24,8 @@ class Agreement {
   Status want(Rank rank, const Ask& ask) {
     const Result<Want> want = decode<Want>(ask.body);
     if (!want.ok() || want.value() == Want::kNothing)
-      return members_.broken(rank, " asks for a pause and does not say for what (", ask.body.size(),
-                             " bytes)");
+      return members_.broken(rank, " asks for a pause, but its ", ask.body.size(),
+                             " bytes name no reason for it");
     const std::pair wanted(ask.clock, want.value());
     if (std::exchange(wanted_[rank], wanted) == wanted) return {};
     this->want(wanted.second);
@@ -50,8 +50,8 @@ class Agreement {
   Status paused(Rank rank, const Ask& ask) {
     const bool apart = ask.body.size() == sizeof(Clock);
     if (!apart && !ask.body.empty())
-      return members_.broken(rank, " says where it pauses, and how far it is in ", ask.body.size(),
-                             " bytes");
+      return members_.broken(rank, " says where it pauses, with ", ask.body.size(),
+                             " bytes for its clock; they must be 0 or 8");
     if (!open_ && agreed_.want == Want::kNothing)
       return members_.broken(rank, " says where it pauses, but was not asked to");
     if (!open_) {

@@ -30,7 +30,8 @@ void fields(auto& io, wire::Is<TolerancesBody> auto& body) {
 // These return which value is wrong; "" if none is.
 std::string wrong_number(std::initializer_list<double> numbers) {
   for (const double number : numbers)
-    if (!std::isfinite(number) || number < 0) return str("a number that cannot be, ", number);
+    if (!std::isfinite(number) || number < 0)
+      return str("a number that is negative or not finite, ", number);
   return "";
 }
 std::string wrong_with(const auto&) { return ""; }

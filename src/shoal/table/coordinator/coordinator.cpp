@@ -25,8 +25,8 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
   if (ask.topic == Topic::kPause && !member.works() && ask.body != encode(Want::kRegroup))
     return membership_.finished() ? Status() : job_.agreement.want(rank, ask);
   if (!member.works())
-    return job_.members.broken(rank, " is a server alone and asks for ", name_of(ask.topic),
-                               ", which is for workers");
+    return job_.members.broken(rank, " is a server and no worker, but asks for ",
+                               name_of(ask.topic), ", which is for workers");
   if (ask.topic == Topic::kDone) return membership_.done(rank, ask);
   const bool round = Rounds::is_one(ask.topic);
   if (!member.done) {
@@ -61,7 +61,7 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
 
 Status Coordinator::next_scheme(Rank rank, const Ask& ask) {
   if (job_.members[rank].worker != 0)
-    return job_.members.broken(rank, " says what scheme is next, and only worker 0 may");
+    return job_.members.broken(rank, " sends the next scheme, which only worker 0 may send");
   if (ask.clock <= scheme_generation_) return {};
   const Result<SchemeSpec> said = parse_scheme(ask.body);
   TRY(said);

@@ -53,7 +53,8 @@ std::string difference(const std::string& one, std::string_view one_text, const 
   while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
   const bool in_a = at < a.size(), in_b = at < b.size();
   if (!in_a && !in_b)
-    return str(one, " has the same net, solver and scheme as ", other, " but for blanks");
+    return str(one, " and ", other,
+               " have nets, solvers or schemes that differ in white space alone");
   // Tells a line that the other side lacks from one that has another value.
   const bool same_key = in_a && in_b && key_of(a[at]) == key_of(b[at]);
   const bool only_a = in_a && (!in_b || (!same_key && has_later(a, at, b[at])));

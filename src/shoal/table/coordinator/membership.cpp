@@ -269,7 +269,8 @@ void Membership::end(Error error, Rank but) {
 
 Status Membership::tolerances(Rank rank, const Ask& ask) {
   if (job_.members[rank].worker != 0)
-    return job_.members.broken(rank, " says which losses its plan bears, and only worker 0 may");
+    return job_.members.broken(
+        rank, " sends the losses that its plan tolerates, which only worker 0 may send");
   Result<TolerancesBody> body = decode<TolerancesBody>(ask.body);
   TRY(body);
   if (static_cast<Generation>(ask.clock) != roster_->generation) return {};

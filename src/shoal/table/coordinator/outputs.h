@@ -23,7 +23,7 @@ class Outputs {
     }
     if (ask.body.empty() || !whole_numbers(ask.body))
       return members_.broken(rank, " sends ", ask.body.size(),
-                             " bytes of outputs, which are no float64s with a weight first");
+                             " bytes of outputs; they must be float64s, a weight first");
     std::vector<double> numbers = bytes_to_numbers(ask.body);
     if (!(numbers[0] >= 0 && std::isfinite(numbers[0])))
       return members_.broken(rank, " sends outputs with the weight ", numbers[0],
@@ -40,9 +40,9 @@ class Outputs {
     close();
     if (open_.size() > kMostOpen) {
       if (!std::exchange(warned_, true))
-        members_.warn(str("outputs of iteration ", open_.begin()->first,
-                          " are averaged without some worker that is ", kMostOpen,
-                          " iterations behind; the same holds for later ones"));
+        members_.warn(str("from iteration ", open_.begin()->first,
+                          " on, the means of outputs leave out workers that are ", kMostOpen,
+                          " iterations behind"));
       close_first();
     }
     return {};

@@ -101,8 +101,8 @@ class Rounds {
     }
     if (chiefs != round.end()) return chiefs->second;
     if (key.first == Topic::kBarrier) return std::string();
-    return broken(name_of(key), " can have no answer: worker 0, ", members_.name(chief),
-                  ", is done already");
+    return broken(name_of(key), " cannot be answered: worker 0, ", members_.name(chief),
+                  ", has finished");
   }
   void answer(const Key& key, const Round& round) {
     Result<std::string> made = this->made(key, round);
@@ -148,7 +148,7 @@ class Rounds {
       bytes += part;
     }
     if (bytes.size() > kMaxBodyBytes)
-      return broken("what workers said of their states has ", bytes.size(), " bytes; at most ",
+      return broken("the workers' states have ", bytes.size(), " bytes together; at most ",
                     kMaxBodyBytes, " can be sent");
     return bytes;
   }

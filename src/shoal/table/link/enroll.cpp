@@ -51,7 +51,7 @@ class Enrolling final : public PeerOwner {
     const Answer* answer = std::get_if<Answer>(&message);
     if (!answer || answer->topic != Topic::kEnroll || answer->body.size() != sizeof(Rank))
       return broken("A ", name_of(message),
-                    " came where a rank was due: does process 0 run the same program?");
+                    " came instead of a rank: does process 0 run the same program?");
     MutexLock lock(process_.mutex);
     rank_ = get_le<Rank>(answer->body);
     process_.changed.notify_all();

@@ -70,8 +70,8 @@ Result<Descriptor> receive_file(int socket, const Digest& proof) {
     file = Descriptor(number);
   }
   if (file.number() < 0 || got != static_cast<ssize_t>(bytes.size()))
-    return broken("the process there does not hand it over");
-  if (!same_secret(bytes, proof)) return broken("the process there does not know the job's token");
+    return broken("the process that offers it did not send it");
+  if (!same_secret(bytes, proof)) return broken("the process that offers it has another token");
   return file;
 }
 
@@ -92,10 +92,10 @@ Status ask(local::socket& socket, const std::string& name, const Digest& proof) 
   socket.open(local(), error);
   if (!error) socket.non_blocking(true, error);
   if (!error) socket.connect(at(name), error);
-  if (error) return broken("no process of this machine has it: ", error.message());
-  if (!is_this_user(socket)) return broken("the process there is another user's");
+  if (error) return broken("no process on this machine offers it: ", error.message());
+  if (!is_this_user(socket)) return broken("the process that offers it belongs to another user");
   const std::size_t sent = socket.write_some(asio::buffer(proof), error);
-  if (error || sent != proof.size()) return broken("the process there does not listen");
+  if (error || sent != proof.size()) return broken("the process that offers it does not listen");
   return {};
 }
 
@@ -161,7 +161,7 @@ Result<std::shared_ptr<Handover>> Handover::create(IoThreads& threads, const std
   const auto acceptor =
       std::make_shared<MemoryAcceptor>(strand, token, made->offer_, memory.value());
   if (const error_code error = acceptor->open(made->offer_.name))
-    return broken("no unix socket can be listened on: ", error.message());
+    return broken("cannot listen on a unix socket: ", error.message());
   strand.post([acceptor] { acceptor->accept(); });
   return made;
 }
@@ -174,7 +174,7 @@ void Handover::fetch(const Strand& strand, const Offer& offer,
     const auto socket = std::make_shared<local::socket>(io_of(strand));
     if (const Status asked = ask(*socket, name, take); !asked.ok()) return done(asked.error());
     wait_to_read(strand, socket, [done, bytes, give](local::socket& other, bool timely) {
-      if (!timely) return done(broken("the process there does not answer"));
+      if (!timely) return done(broken("the process that offers it does not answer"));
       const Result<Descriptor> file = receive_file(other.native_handle(), give);
       done(file.ok() ? BorrowedMemory::create(file.value(), bytes) : file.error());
     });

@@ -34,7 +34,7 @@ Status check_versions(const Said& said) {
 }
 
 Error unexpected(const Message& message, const char* wanted) {
-  return broken("A ", name_of(message), " came where a ", wanted, " was due.");
+  return broken("A ", name_of(message), " came instead of a ", wanted, ".");
 }
 
 std::string name_of(Rank rank) {
@@ -97,11 +97,12 @@ Result<Handshake::Step> Handshake::take_welcome(const Message& message) {
   if (!welcome) return unexpected(message, "Welcome");
   if (welcome->version != kProtocolVersion)
     return broken("Version ", welcome->version,
-                  " of the protocol was chosen, which was not on offer.");
+                  " of the protocol was chosen, but this process offered only ",
+                  int{kProtocolVersion}, ".");
   if (!same_secret(welcome->proof,
                    proof_of("welcome", *challenge_, chars_of(nonce_), *welcome, self_.token)))
     return broken("Rank ", welcome->rank,
-                  " took a token that it does not know itself: it is no process of this job.");
+                  " could not prove that it has the job's token: it belongs to another job.");
   return Step{std::nullopt, PeerName{welcome->rank, welcome->incarnation, *purpose_, {}}};
 }
 

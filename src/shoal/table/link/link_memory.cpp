@@ -19,8 +19,8 @@ LinkMemory::~LinkMemory() {
 
 void LinkMemory::use(Result<BorrowedMemory> memory, Rank rank, std::function<void()> wake) {
   if (!memory.ok()) {
-    LOG(INFO) << "rank " << rank << " offers its memory, which cannot be had ("
-              << memory.error().message << "): its rows come over TCP";
+    LOG(INFO) << "cannot share memory with rank " << rank << " (" << memory.error().message
+              << "): its rows come over TCP";
     return;
   }
   kept_ = std::make_shared<KeptPayloads>(std::move(memory).value(), std::move(wake));
@@ -51,18 +51,19 @@ Status LinkMemory::take_back(const Taken& taken) {
   may_lend_ = handover_ != nullptr;
   const std::uint64_t lent = returned_ + lent_.size();
   if (taken.payloads < taken_ || taken.payloads > lent)
-    return broken("A Taken says that ", taken.payloads, " payloads were taken from memory, after ",
-                  taken_, "; ", lent, " were lent.");
+    return broken("A Taken counts ", taken.payloads, " payloads taken from memory, but ", lent,
+                  " were lent and ", taken_, " were counted before.");
   if (taken.done < returned_ || taken.done > taken.payloads)
-    return broken("A Taken says that ", taken.done, " payloads are needed no more, after ",
-                  returned_, "; ", taken.payloads, " were taken.");
+    return broken("A Taken counts ", taken.done, " payloads returned, but ", taken.payloads,
+                  " were taken and ", returned_, " were counted before.");
   for (; taken_ < taken.payloads; ++taken_) bytes_ -= lent_[taken_ - returned_].bytes.size();
   for (; returned_ < taken.done; ++returned_) lent_.pop_front();
   return {};
 }
 
 Result<std::span<const std::byte>> LinkMemory::borrow(const Lent& lent) {
-  if (!kept_) return broken("A frame says that its numbers lie in memory, which was not offered.");
+  if (!kept_)
+    return broken("A frame says that its numbers lie in shared memory, but none was offered.");
   ++borrowed_;
   traffic_->bytes_received += lent.bytes;
   return kept_->memory.look(lent);

@@ -54,7 +54,7 @@ class Port : public std::enable_shared_from_this<Port> {
  private:
   Result<LinkOwner*> admit(const PeerName& peer) {
     MutexLock lock(mutex_);
-    if (closed_) return broken("This process takes no connections any more: it is about to end.");
+    if (closed_) return broken("This process is about to end and accepts no more connections.");
     return accept_(peer);
   }
 
@@ -67,7 +67,7 @@ class Port : public std::enable_shared_from_this<Port> {
     if (!acceptor_.is_open()) return;
     if (error) {
       LOG_EVERY_N(WARNING, 100) << "a connection could not be accepted (" << error.message()
-                                << "); trying on";
+                                << "); trying again";
       return strand_.after(kPause, [self = shared_from_this()] { self->accept(); });
     }
     welcome(std::move(socket));

@@ -108,10 +108,10 @@ void Peer::silent(Link& link, milliseconds since) {
   });
   process_.heard(rank_, link.heard_clock());
   if (!process_.silence_is_news(rank_)) return;
-  LOG(WARNING) << process_.name_of(rank_, link.heard_clock()) << " has not been heard of for "
+  LOG(WARNING) << process_.name_of(rank_, link.heard_clock()) << " has been silent for "
                << to_seconds(since) << " s on its connection for "
                << (purpose_ == Purpose::kRows ? "rows" : "coordination") << "; after "
-               << to_seconds(process_.options.stall_abort) << " s it is given up";
+               << to_seconds(process_.options.stall_abort) << " s it counts as lost";
 }
 
 // Tries another connection while a link is silent. If the network was away, TCP would wait ever
@@ -126,7 +126,7 @@ void Peer::probe(const Link* silent) {
                                 current_ == silent;
             if (is_new) {
               LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
-                           << " is silent, and another takes its place";
+                           << " is silent; a new connection replaces it";
               take(std::move(result).value());
             } else if (result.ok()) {
               result.value()->close(false);
@@ -181,14 +181,14 @@ void Peer::redial(const Error& why) {
   short_lives_ = short_life ? short_lives_ + 1 : 0;
   if (short_lives_ > kMostShortLives) return lose(why);
   LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
-               << " broke, and is tried again: " << why.message;
+               << " broke; connecting again: " << why.message;
   attempt_ = kFirstAttempt;
   dial(address_, process_.options.reconnect);
 }
 
 // Returns why the link is not back, after why it broke.
 Error Peer::is_gone(const std::string& trouble) const {
-  return {broken_->code, str(broken_->message, " It was not back in time: ", trouble)};
+  return {broken_->code, str(broken_->message, " It was not restored in time: ", trouble)};
 }
 
 void Peer::lose(const Error& error) {

@@ -41,8 +41,8 @@ class ReliableChannel {
     }
     const auto count = static_cast<std::uint64_t>(ask->clock);
     if (count < counted_ || count - counted_ > uncounted_.size())
-      return broken("it says to have heard ", ask->clock, " messages of ",
-                    counted_ + uncounted_.size(), " that were sent, and ", counted_, " before");
+      return broken("it confirms ", ask->clock, " messages, but ", counted_ + uncounted_.size(),
+                    " were sent and ", counted_, " were confirmed before");
     for (; counted_ < count; ++counted_) {
       held_ -= size_while_waiting(uncounted_.front());
       uncounted_.pop_front();

@@ -165,7 +165,7 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   if (peer.rank == own)
     return broken("rank ", own, " is this process itself: two processes have that rank");
   if (process_.is_gone(peer.rank))
-    return broken("rank ", peer.rank, " is counted out of the job, which goes on without it");
+    return broken("rank ", peer.rank, " was removed from the job, which goes on without it");
   {
     MutexLock lock(process_.mutex);
     const auto [known, first] = known_.try_emplace(peer.rank, peer);
@@ -218,9 +218,9 @@ void ServiceOverTcp::directed(const Directive& directive) {
   const auto rank = static_cast<Rank>(directive.clock);
   const bool is_lost = directive.kind == DirectiveKind::kLost;
   if (rank == process_.options.rank)
-    return process_.fail({Code::kPeer, str("this process is counted out of the job, which goes on "
-                                           "without it: ",
-                                           directive.text)});
+    return process_.fail(
+        {Code::kPeer,
+         str("this process was removed from the job, which goes on without it: ", directive.text)});
   if (is_lost && process_.options.rank != 0)
     LOG(WARNING) << process_.name_of(rank)
                  << " is lost, and the job goes on without it: " << directive.text;
@@ -254,7 +254,8 @@ Status ServiceOverTcp::serve(const std::function<Wish()>& wish) {
 std::string validate(const ServiceOptions& options) {
   if (options.processes < 1) return "a job has at least one process";
   if (options.rank >= options.processes)
-    return str("rank ", options.rank, " of ", options.processes, " processes: ranks count from 0");
+    return str("rank is ", options.rank, "; with ", options.processes,
+               " processes it must be 0 to ", options.processes - 1);
   if (!options.worker && !options.server) return "a process is a worker, a server, or both";
   if (options.rank != 0 && (split_address(options.coordinator).host.empty() ||
                             split_address(options.coordinator).port.empty()))
@@ -267,12 +268,14 @@ std::string validate(const ServiceOptions& options) {
   if (options.encrypt == Encrypt::kAlways && options.token.size() < kShortestToken)
     return str("a token of ", options.token.size(), " bytes: encrypted connections need one of at ",
                "least ", kShortestToken, " bytes");
-  if (options.window < 1) return "a window of 0 bytes lets nothing through";
-  if (options.throttle < 0) return str("a throttle of ", options.throttle, " bytes a second");
+  if (options.window < 1) return "window is 0 bytes; it must be 1 or more";
+  if (options.throttle < 0)
+    return str("throttle is ", options.throttle,
+               " bytes a second; it must be 0 (no limit) or more");
   for (const milliseconds time :
        {options.start, options.connect, options.reconnect, options.stall_warn, options.stall_abort})
     if (time <= milliseconds(0))
-      return "times for start, connect, reconnect, stall_warn and stall_abort are above 0";
+      return "start, connect, reconnect, stall_warn and stall_abort must be above 0 s";
   return {};
 }
 

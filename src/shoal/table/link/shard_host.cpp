@@ -115,7 +115,7 @@ void ShardHost::handle(Rank rank, const Message& message) {
   const bool first = !shard_->plan() || shard_->plan()->generation == 0;
   if (first && worker < 0 && !std::holds_alternative<NormTotal>(message))
     return coordinator_.report(rank, -1,
-                               broken("it sent a ", name_of(message), " and is no worker"));
+                               broken("it sent a ", name_of(message), ", but it is no worker"));
   Outbox out;
   const Status status = shard_->handle(worker, message, out);
   if (std::holds_alternative<PlanMessage>(message) && status.ok()) take_ranks(*shard_->plan());

@@ -18,7 +18,7 @@ constexpr std::size_t kLine = 64;  // bytes; pieces begin at one
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Error failed(const char* what) {
-  return broken("shared memory cannot be had (", what, ": ", std::strerror(errno), ")");
+  return broken("cannot use shared memory (", what, ": ", std::strerror(errno), ")");
 }
 
 // Maps a file. Errors are kPeer.
@@ -101,10 +101,10 @@ Result<BorrowedMemory> BorrowedMemory::create(const Descriptor& file, std::size_
   struct stat found {};
   if (::fstat(file.number(), &found) != 0) return failed("fstat");
   if (static_cast<std::size_t>(found.st_size) != bytes || bytes == 0)
-    return broken("the memory that was offered has ", found.st_size, " bytes, and not ", bytes);
+    return broken("the shared memory has ", found.st_size, " bytes instead of the offered ", bytes);
   const int seals = ::fcntl(file.number(), F_GET_SEALS);  // -1: a file that can have none
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return broken("the memory that was offered could become shorter");
+    return broken("the shared memory is not sealed: its owner could shrink it");
   Result<Mapping> mapping = map(file, bytes, PROT_READ);
   TRY(mapping);
   return BorrowedMemory(std::move(mapping).value());
@@ -114,8 +114,8 @@ Result<std::span<const std::byte>> BorrowedMemory::look(const Lent& lent) const 
   const std::size_t size = mapping_.bytes.size();
   if (lent.offset <= size && lent.bytes <= size - lent.offset && lent.bytes > 0)
     return std::span<const std::byte>(mapping_.bytes.subspan(lent.offset, lent.bytes));
-  return broken("A frame says that its numbers lie at ", lent.offset, " and have ", lent.bytes,
-                " bytes; the memory that was offered has ", size, ".");
+  return broken("A frame places ", lent.bytes, " bytes of numbers at offset ", lent.offset,
+                " of shared memory that has ", size, ".");
 }
 
 }  // namespace shoal::table

@@ -359,10 +359,10 @@ void TableOverTcp::warn(double seconds) {
     const Clock clock = works ? peers_[rank].heard_clock() : kUnbounded;
     if (clock < 0 || clock >= least) continue;
     least = clock;
-    slowest = str("; the slowest worker it hears of is ", process_.name_of(rank, clock));
+    slowest = str("; the slowest worker that it knows of is ", process_.name_of(rank, clock));
   }
   LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << process_.clock
-               << ", for longest for row " << overdue->row << " from "
+               << ", longest for row " << overdue->row << " from "
                << (is_own(overdue->server) ? "its own server"
                                            : str("server ", overdue->server, ", ",
                                                  process_.name_of(servers_[overdue->server])))

@@ -57,9 +57,8 @@ class CompletionWindow final : public Pacer {
     if (fresh || all_the_same) return Verdict::kPush;
     if (in_a_row == kStarved && merge_every_ == 0)
       remarks_.push_back(
-          str("has had its last ", kStarved, " tasks thrown away: ", limit_,
-              " others or more were finished during each. A larger weedout, or merge_every, lets "
-              "it count"));
+          str("has had its last ", kStarved, " tasks dropped: during each, ", limit_,
+              " or more others were finished. A larger weedout, or merge_every, keeps its tasks"));
     return Verdict::kDrop;
   }
   // The workers that finished last, the index of the oldest once the ring is full, and the ring's

@@ -280,10 +280,11 @@ class AssigningPacer final : public RoundPacer<AssignedWorker> {
       return;
     told_ = true;
     LOG(WARNING) << "esync: all workers make " << limits_.least
-                 << (limits_.least == 1 ? " step" : " steps") << " in a round, though a step takes "
+                 << (limits_.least == 1 ? " step" : " steps") << " a round, though a step takes "
                  << fastest << " s on one and " << slowest
-                 << " s on another: a step more must end epsilon, " << limits_.epsilon
-                 << " s, before the slowest does. A smaller epsilon allows more";
+                 << " s on another: a worker makes one more step only if this ends epsilon ("
+                 << limits_.epsilon
+                 << " s) before the slowest worker is done. Lower epsilon to allow more steps";
   }
 
   double needs(const AssignedWorker& worker) const {

@@ -41,8 +41,8 @@ class Grouped final : public Scheme {
     for (const std::vector<int>& group : groups_)
       for (const int worker : group) {
         if (worker >= workers)
-          return str("worker ", worker, " is in a group, and there are ", workers,
-                     " workers (the first is 0)");
+          return str("a group has worker ", worker, ", but there are ", workers,
+                     " workers, numbered from 0");
         has_group[worker] = true;
       }
     for (int worker = 0; worker < workers; ++worker)

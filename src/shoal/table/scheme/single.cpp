@@ -41,7 +41,7 @@ std::string OneByOne::caution(int workers) const {
   const double all = rate_or(single_.moving_rate, workers) * workers;
   if (contribution() != ContributionKind::kWeights || all <= 1) return "";
   return str("moving_rate ", single_.moving_rate, " times ", workers, " workers is ", all,
-             ", above 1: the center moves further than to the workers' mean");
+             ", above 1: the center overshoots the mean of the workers");
 }
 
 Single read_single(Parameters& parameters, Payloads payloads, double compensation) {

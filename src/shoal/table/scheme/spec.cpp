@@ -22,7 +22,7 @@ const Kind* find_kind(const std::string& scheme) {
 }
 
 std::string no_kind(const std::string& scheme) {
-  return str("there is no '", scheme, "'", known_words(scheme, scheme_names()));
+  return str("no scheme is named '", scheme, "'", known_words(scheme, scheme_names()));
 }
 
 std::string first_of(const std::string& scheme) {
@@ -57,7 +57,7 @@ Result<Groups> groups_in(std::string_view text) {
     const std::string_view word = text.substr(begin, end - begin);
     const std::optional<int> worker = number_in<int>(word);
     if (!worker || *worker < 0) return wrong("'", word, "' is no worker");
-    if (std::ranges::count(all, *worker) > 0) return wrong("worker ", word, " is there twice");
+    if (std::ranges::count(all, *worker) > 0) return wrong("worker ", word, " is given twice");
     if (begin == 0 || text[begin - 1] == '|') groups.emplace_back();
     all.push_back(*worker);
     groups.back().push_back(*worker);

@@ -17,12 +17,10 @@ std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
   const bool is_bsp = staleness == 0;
   if (is_bsp && spec != SchemeSpec{.name = "ssp", .staleness = 0, .factor = spec.factor})
     parameters.refuse(
-        "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else but a "
-        "factor (of deltas, local_steps is that)");
+        "staleness 0 is bsp, which makes one update of all workers: its only parameter is factor; "
+        "for deltas use local_steps");
   if (single.task.shared && staleness != kUnbounded)
-    parameters.refuse(
-        "share_iterations needs workers without a bound: who does more iterations than others is "
-        "ahead of them");
+    parameters.refuse("share_iterations requires an unbounded scheme: fast workers run ahead");
   if (is_bsp && spec.factor)
     return std::make_unique<InStep>(spec, Task{}, PacerMaker{}, static_cast<float>(*spec.factor));
   if (is_bsp) return std::make_unique<InStep>();

@@ -22,8 +22,8 @@ class SyncBackup final : public Scheme {
 
   std::string unfit(int workers) const override {
     return backup_ < workers ? ""
-                             : str("backup is ", backup_, " and there are ", workers,
-                                   " workers; at least one must not be spare");
+                             : str("backup is ", backup_, ", but there are ", workers,
+                                   " workers; backup must be less");
   }
 
   // Keeps the number of spare workers, while one is left that is not.

@@ -39,7 +39,7 @@ Task read_averaging(Parameters& parameters) {
   task.global_momentum = static_cast<float>(parameters.global_momentum());
   task.global_nesterov = parameters.global_nesterov();
   if (task.global_nesterov && task.global_momentum == 0)
-    parameters.refuse("global_nesterov is of a global_momentum, and there is none");
+    parameters.refuse("global_nesterov needs a global_momentum above 0");
   return task;
 }
 

@@ -97,7 +97,8 @@ class Reader {
     const Result<SchemeSpec> read = parse_scheme(words);
     if (!read.ok()) return fail(read.error().message);
     spec = read.value();
-    if (read.value().words() != words) fail(str("scheme '", words, "' in other words"));
+    if (read.value().words() != words)
+      fail(str("scheme '", words, "' in words that are not its standard form"));
   }
   template <class T>
   void list(std::vector<T>& items, std::size_t limit, const char* field) {
@@ -116,14 +117,13 @@ class Reader {
 
   // Returns "", or the first error; bytes left over are one.
   const std::string& finish() {
-    if (!left_.empty()) fail(str(left_.size(), " bytes more than its fields, of ", whole_));
+    if (!left_.empty()) fail(str(left_.size(), " bytes after its last field, of ", whole_));
     return wrong_;
   }
 
  private:
   std::string_view take(std::size_t size) {
-    if (wrong_.empty() && size > left_.size())
-      fail(str("fields that end too early, after ", whole_, " bytes"));
+    if (wrong_.empty() && size > left_.size()) fail(str("too few bytes for its fields, ", whole_));
     if (!wrong_.empty()) return {};
     const std::string_view taken = left_.substr(0, size);
     left_.remove_prefix(size);
@@ -142,7 +142,7 @@ class Reader {
     } else if constexpr (std::is_same_v<T, bool>) {
       std::uint8_t byte = 0;
       get(byte);
-      if (byte > 1) fail(str("a yes or no of ", int{byte}));
+      if (byte > 1) fail(str("a bool of ", int{byte}, "; 0 and 1 are allowed"));
       value = byte == 1;
     } else {
       value = {};

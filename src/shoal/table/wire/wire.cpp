@@ -103,7 +103,7 @@ std::string wrong_length(const TypeEntry& entry, const Header& header) {
     return str(header.length, " bytes long, with ", header.field_bytes(),
                " of fields; it carries no numbers");
   if (header.fields == 0xffff && header.length < 0xffff)
-    return str(header.length, " bytes long, and said to be longer than 65534");
+    return str(header.length, " bytes long, but its header says that it is longer than 65534");
   return "";
 }
 
@@ -111,16 +111,16 @@ std::string wrong_length(const TypeEntry& entry, const Header& header) {
 template <class M>
 std::string wrong_with(const M& m, const Header& header) {
   if constexpr (requires { m.lowest; })
-    if (m.lowest > m.highest) return "versions that end before they begin";
+    if (m.lowest > m.highest) return "a lowest version above its highest";
   if constexpr (Is<M, PlanMessage>)
     if (const std::string wrong = validate(m.plan); !wrong.empty())
-      return "a plan that cannot be: " + wrong;
+      return "an invalid plan: " + wrong;
   if constexpr (Is<M, Push>) {
     if (!std::isfinite(m.weight)) return str("a weight of ", m.weight);
     if (m.weight == 0 && header.payload_bytes() > 0)
-      return str(header.payload_bytes(), " bytes of numbers and the weight 0, which has none");
+      return str(header.payload_bytes(), " bytes of numbers, but the weight 0, which allows none");
     if (m.weight != 0 && header.payload_bytes() == 0)
-      return str("no numbers, and the weight ", m.weight);
+      return str("no numbers, but the weight ", m.weight, "; only the weight 0 has none");
   }
   return "";
 }
