@@ -1,4 +1,5 @@
-// The numbers and histories of a row of an updater, to take from one and give to another.
+// RowState points at the numbers and histories of one row of an updater, in host memory, so that a
+// caller can copy them from one updater to another. It copies nothing itself.
 #pragma once
 
 #include <span>

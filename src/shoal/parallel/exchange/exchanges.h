@@ -1,5 +1,5 @@
-// The exchanges of a worker of a table, and the functions shared by those in which every worker
-// applies the rule itself, to the same sum of all workers' gradients.
+// Makes the exchanges of a worker from the ways of its layers and its scheme, as one updater.
+// Declares the functions that the exchanges share, and the job's size.
 #pragma once
 
 #include <memory>

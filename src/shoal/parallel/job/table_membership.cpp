@@ -1,5 +1,6 @@
-// A worker of a table's job: its rank and team in each generation, what it measures, and the end of
-// its part.
+// TableMembership is the JobMembership of a process with a table. In each generation it takes the
+// worker's number, data share and team from the roster, has links measured, makes the updater, and
+// asks for the next generation. It logs the scheme, the exchange and the traffic.
 #include <algorithm>
 #include <utility>
 

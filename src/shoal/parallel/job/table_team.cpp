@@ -1,3 +1,5 @@
+// The Team of a worker with a table: its barriers, sums, shared data and agreements are questions
+// to the coordinator.
 #include <algorithm>
 #include <utility>
 

@@ -1,3 +1,5 @@
+// Reads a machinefile of any of the known formats into the processes of a job. Errors name the
+// file, the line and what is wrong; several are reported together.
 #include <arpa/inet.h>
 
 #include <algorithm>

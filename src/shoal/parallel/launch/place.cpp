@@ -1,3 +1,5 @@
+// Finds which process of the job this one is, from the flags, the machinefile and a launcher's
+// variables: its rank, its role, the number of processes and the address of process 0.
 #include <utility>
 
 #include "shoal/base/address.h"

@@ -1,5 +1,6 @@
-// One worker's side of a table in a segment: the rows of its net's params, the memory that they
-// come to, and the waits and the pacer of its tasks. The exchanges of the worker share it.
+// TableSide holds what the exchanges of one worker share in a segment: the rows that its net's
+// params are cut into, the host memory where these rows' numbers arrive, and the waits for rows and
+// for the permission to begin a task.
 #pragma once
 
 #include <memory>

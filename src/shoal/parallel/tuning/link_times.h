@@ -1,5 +1,6 @@
-// Measures links: how long an exchange takes a worker, how fast the servers are, and the rates
-// from which the seconds of exchanges are predicted.
+// Measures how long an exchange takes a worker, how fast the servers' links are, and the rates of a
+// job: bandwidth and latency at the chief's process, and its products of matrices. Predictions from
+// these rates are made elsewhere (exchange/exchange_choice.h).
 #pragma once
 
 #include <span>
