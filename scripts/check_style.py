@@ -17,6 +17,7 @@ LONG_FILES = {
     'tests/support/layer_cases.cpp',
 }
 # Characters of code that each module may have, comments and white space aside. Raise one with a reason beside it.
+# 2026-11-28: table, tests and tools grew by TLS, by second copies of rows and by jobs that outlive a process; base lost its own SHA-256.
 BUDGETS = {
     'base': 39_000, 'compat': 17_000, 'data': 128_500, 'layers': 182_000, 'net': 80_000, 'ops': 406_000, 'optim': 9_500,
     'parallel': 241_500, 'proto': 80_000, 'report': 18_500, 'simulate': 60_000, 'solver': 132_500, 'table': 353_000,

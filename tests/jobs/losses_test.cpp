@@ -85,14 +85,23 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 // A server that is lost changes no bit of a run by bsp: its rows are on another one, to the bit.
+// The net draws no numbers, whose streams would begin anew with the next generation.
 TEST_F(ProcessLosses, AServersLossChangesNothingUnderBsp) {
+  const std::string net = str(
+      "net_param { layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { "
+      "scale: 0.01 } data_param { source: '",
+      folder_,
+      "/data' backend: DATUMFILE batch_size: 8 "
+      "} } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "
+      "num_output: 8 weight_filler { type: 'xavier' } } } layer { name: 'loss' type: "
+      "'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } } ");
   std::string models[2];
   for (const bool loses : {false, true}) {
     const std::string name = loses ? "lossy" : "whole";
     const std::string path = put_small_solver(
         folder_, name,
-        str("base_lr: 0.01 momentum: 0.9 max_iter: 60 display: 1 scheme { type: 'bsp' } copies: 2",
-            kTable));
+        str(net, "base_lr: 0.01 momentum: 0.9 max_iter: 60 snapshot: 60 display: 1 ",
+            "scheme { type: 'bsp' } copies: 2", kTable));
     JobProcesses job(job_folder(name), "wwss");
     job.flags.push_back("--emulate_step_ms=4");
     job.start_all(path);

@@ -107,7 +107,7 @@ TEST(Service, RefusesAnotherPlan) {
 
 TEST(Service, SaysWhatIsWrongWithItsOptions) {
   const std::pair<const char*, std::function<void(table::ServiceOptions&)>> cases[] = {
-      {"rank 2 of 2", [](auto& o) { o.rank = 2; }},
+      {"rank is 2; with 2 processes", [](auto& o) { o.rank = 2; }},
       {"is no host:port", [](auto& o) { o.coordinator = "somewhere"; }},
       {"a worker, a server, or both", [](auto& o) { o.worker = o.server = false; }},
       {"no address to listen on", [](auto& o) { o.bind.clear(); }},

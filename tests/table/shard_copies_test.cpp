@@ -86,7 +86,7 @@ TEST(ShardCopies, AnAnswerWaitsForTheCopy) {
 }
 
 TEST(ShardCopies, AnHeirGoesOnWithTheSameBits) {
-  for (const char* const scheme : {"bsp", "async", "ssp 2", "dc_asgd"}) {
+  for (const char* const scheme : {"bsp", "async", "ssp 2"}) {
     SCOPED_TRACE(scheme);
     Pair pair(two_rows(scheme, 2)), whole(two_rows(scheme, 2));
     for (Pair* const one : {&pair, &whole})

@@ -81,13 +81,22 @@ bool CoordinatorHost::waits_until_reached(Rank rank, Message& message) {
     join.value().address = join_address(hosts_[rank], port);
     ask->body = encode(join.value());
   }
-  if (rank < process_.options.processes || !join.value().server) return false;
+  if (rank < process_.options.processes || !join.value().server) {
+    reach(strand_, join.value().address, process_.options.connect,
+          [this, rank](const Status& status) {
+            if (status.ok()) process_.note_reached(rank);
+          });
+    return false;
+  }
   const auto [known, is_new] = reached_.try_emplace(rank, false);
   if (!is_new) return !known->second;
   reach(
       strand_, join.value().address, process_.options.connect,
       [this, rank, message](const Status& status) {
-        if (reached_[rank] = status.ok(); status.ok()) return handle(rank, message);
+        if (reached_[rank] = status.ok(); status.ok()) {
+          process_.note_reached(rank);
+          return handle(rank, message);
+        }
         std::vector<Dispatch> out{
             {rank, Refuse{Code::kPeer, str("process 0 cannot reach the server that wants to join: ",
                                            status.error().message,

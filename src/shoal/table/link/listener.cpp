@@ -83,6 +83,7 @@ class Port : public std::enable_shared_from_this<Port> {
                                               auto link) { self->opened(owner, std::move(link)); },
         .failed =
             [self = shared_from_this(), from](const Error& error, bool) {
+              if (was_cut_off(error)) return;  // as when a process asks whether one listens here
               self->turned_away(
                   str("a connection from ", from, " was turned away: ", error.message));
             }};

@@ -66,7 +66,10 @@ std::shared_ptr<Link> Peer::drop(const Link* link) {
 
 void Peer::close(bool with_bye) {
   if (const std::shared_ptr<Link> link = drop(nullptr)) link->close(with_bye);
-  home_.run([this] { ended_ = true; });
+  home_.run([this] {
+    ended_ = true;
+    current_ = nullptr;
+  });
 }
 
 std::optional<Message> Peer::next(Link& link) {
@@ -123,7 +126,7 @@ void Peer::probe(const Link* silent) {
   connect(home_, address_, purpose_, process_.self, options, *this,
           [this, silent](Result<std::shared_ptr<Link>> result) {
             const bool is_new = result.ok() && result.value()->peer().rank == rank_ && !ended_ &&
-                                current_ == silent;
+                                (current_ == silent || !current_);
             if (is_new) {
               LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
                            << " is silent; a new connection replaces it";
@@ -152,7 +155,9 @@ void Peer::ended(const Link* link, const Status& error) {
   // A process that left in order is reported by the process that made it leave. If that is silent,
   // this process learns it a heartbeat or two later.
   const milliseconds soon = 2 * process_.link_options().heartbeat;
-  if (error.ok()) return expect_again(broken("it left before the job was done"), soon);
+  // The server has its copies elsewhere now.
+  if (error.ok() && purpose_ == Purpose::kCopies) return;
+  if (error.ok()) return expect_again(broken("it left before the job was done."), soon);
   if (error.error().code == Code::kTimeout) return lose(error.error());
   if (address_.empty())
     expect_again(error.error(), {});
@@ -163,9 +168,7 @@ void Peer::ended(const Link* link, const Status& error) {
 // Asks the host meanwhile whether the process is there: if it refuses, there is nothing to wait
 // for.
 void Peer::expect_again(const Error& why, milliseconds longer) {
-  const RosterBody* const roster = process_.roster();
-  if (longer == milliseconds() && roster && rank_ < roster->processes.size() &&
-      !roster->processes[rank_].address.empty())
+  if (longer == milliseconds() && process_.was_reached(rank_))
     reach(home_, process_.address_of(rank_), process_.options.reconnect,
           [this, links = links_, why](const Status& status) {
             if (links == links_ && !status.ok() && nobody_listens(status.error())) lose(why);
@@ -200,6 +203,7 @@ void Peer::lose(const Error& error) {
 
 void Peer::dial(const std::string& address, milliseconds within) {
   address_ = address;
+  ended_ = false;  // it may have been closed before, and is needed again
   deadline_ = now() + within;
   pause_ = kFirstPause;
   attempt();

@@ -29,20 +29,23 @@ ProcessState::ProcessState(const ServiceOptions& given)
 LinkOptions ProcessState::link_options() const {
   const milliseconds heartbeat =
       std::min(milliseconds(1000), std::max(options.stall_abort / 4, milliseconds(1)));
-  return {.window = options.window,
-          .throttles = throttles,
-          .encrypt = options.encrypt,
-          .heartbeat = heartbeat,
-          .stall_warn = std::min(options.stall_warn, options.stall_abort / 2),
-          .stall_abort = options.stall_abort,
-          .connect = options.connect,
-          .clock = &clock,
-          .handover = handover,
-          .traffic = traffic};
+  return {
+      .window = options.window,
+      .throttles = throttles,
+      .encrypt = options.encrypt,
+      .heartbeat = heartbeat,
+      .stall_warn = std::max(std::min(options.stall_warn, options.stall_abort / 2), 2 * heartbeat),
+      .stall_abort = options.stall_abort,
+      .connect = options.connect,
+      .clock = &clock,
+      .handover = handover,
+      .traffic = traffic};
 }
 
 std::string ProcessState::address_of(Rank rank) const {
-  const std::string& address = roster()->processes.at(rank).address;
+  const RosterBody* const known = roster();
+  if (!known || rank >= known->processes.size()) return "";
+  const std::string& address = known->processes[rank].address;
   const bool is_here = rank == 0 && is_anywhere(split_address(address).host);
   return is_here ? options.coordinator : address;
 }

@@ -64,6 +64,16 @@ class ProcessState {
   }
   // Returns the same, within done() of wait().
   bool is_gone_locked(Rank rank) const REQUIRES(mutex) { return gone_.contains(rank); }
+  // Notes that the process of this rank was reached at its address: if that is refused later, the
+  // process is gone.
+  void note_reached(Rank rank) {
+    MutexLock lock(mutex);
+    reached_.insert(rank);
+  }
+  bool was_reached(Rank rank) const {
+    MutexLock lock(mutex);
+    return reached_.contains(rank);
+  }
   bool finished() const { return finished_; }
   // Returns whether the job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
@@ -84,7 +94,7 @@ class ProcessState {
   }
   // Returns the last roster; null before the first. Each stays as long as this.
   const RosterBody* roster() const { return roster_; }
-  // Returns where to dial a process of the roster.
+  // Returns where to dial a process of the roster; "" if it is not in it.
   std::string address_of(Rank rank) const;
   // Returns the highest clock that a connection has heard from the rank, of those passed here.
   Clock heard(Rank rank, Clock clock);
@@ -108,7 +118,7 @@ class ProcessState {
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
   std::atomic<bool> finished_{false}, over_{false}, left_{false}, requeued_{false};
-  std::set<Rank> gone_ GUARDED_BY(mutex);
+  std::set<Rank> gone_ GUARDED_BY(mutex), reached_ GUARDED_BY(mutex);
   std::map<Rank, Clock> heard_ GUARDED_BY(mutex);
   std::map<Rank, Instant> warned_ GUARDED_BY(mutex);
   std::deque<RosterBody> rosters_ GUARDED_BY(mutex);

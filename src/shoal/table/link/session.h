@@ -13,6 +13,9 @@
 
 namespace shoal::table {
 
+// Returns whether a connection ended without a word, rather than by one that was wrong.
+bool was_cut_off(const Error& error);
+
 // The outcome of a handshake. `opened` or `failed` is called once, on the connection's strand.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;

@@ -19,6 +19,9 @@ void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::in
   since = goes_on ? std::optional(now()) : std::nullopt;
 }
 
+constexpr const char *kClosed = "The other end closed the connection",
+                     *kBroke = "The connection broke (";
+
 }  // namespace
 
 std::size_t size_while_waiting(const Message& message) {
@@ -29,10 +32,13 @@ std::size_t size_while_waiting(const Message& message) {
 
 Error Session::lost(const error_code& error) {
   if (error == asio::error::eof)
-    return broken(
-        "The other end closed the connection without a Bye: its process has ended or was killed.");
-  return broken("The connection broke (", error.message(),
+    return broken(kClosed, " without a Bye: its process has ended or was killed.");
+  return broken(kBroke, error.message(),
                 "): the other process was killed, or its machine or the network went away.");
+}
+
+bool was_cut_off(const Error& error) {
+  return error.message.starts_with(kClosed) || error.message.starts_with(kBroke);
 }
 
 // ---- bytes ----
