@@ -15,7 +15,14 @@ last words, the rest is stopped, and its exit code is the launcher's. Ctrl-C sto
 (the trainer ends after its iteration), or with --interrupt=snapshot by SIGUSR1 (a snapshot first, exit code 75). What still runs after
 --grace seconds is killed, and a second Ctrl-C kills at once. SIGTERM to the launcher means a snapshot, and ends with 75 if there is
 one, else with 143. A process that ends with 75 by itself has left the job, which goes on: scripts/stop.py --job=NAME --rank=K makes one
-leave. What was left behind, scripts/stop.py stops."""
+leave. What was left behind, scripts/stop.py stops.
+
+A process other than process 0 that was killed, or ends with 6 or 8, is no failure if process 0's
+log says within --settle seconds that the job goes on without it. --restart=N starts it again on its
+machine, where it joins the job, after 1, 2, 4 ... 60 seconds (less again after minutes of a good
+life), and at most N times. If the whole job is lost, with process 0 or because it cannot go on, all
+its processes start again with --snapshot=auto. What ends with 2, 3, 4, 5, 7 or 9 is for its user to
+mend, and is not started again. The last lines list what was lost, and when it was back."""
 import argparse
 import json
 import os
@@ -27,84 +34,23 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 import launch_check
-from launch_agent import AGENT
+from launch_check import values_of
+from launch_losses import PEER_LOST, Loss, Losses
+from launch_rank import KILLED, Rank
 from launch_sync import paths_of, sync
 from machinefile import MOST_PROCESSES, UsageError, hosts_text, machinefile_text, read_machinefile
 from machines import JOB, Hosts, add_ssh_flags, jobs_folder, main_of
 
-PEER_LOST, DISK_FULL, REQUEUE, KILLED = 6, 9, 75, 128
+DISK_FULL, REQUEUE = 9, 75
 UNREADY = KILLED + signal.SIGUSR1  # a trainer that was told to stop before it takes signals; its peers may lose it
 # Lines of a trainer's log.
 SNAPSHOT, FINISHED = 'Snapshotting solver state', 'Optimization Done.'
 ENDED = re.compile(r'\brank (\d+)\b[^:]* has ended: ')
-LAST_LINES = 20
-
-
-class Rank:
-    """One process of the job, seen from here: an ssh or a shell, and threads that copy what it says."""
-
-    def __init__(self, process, job):
-        self.process, self.job, self.code, self.ended = process, job, None, None
-        stem = job.logs / f'rank.{process.rank:04d}'
-        self.error_log = stem.with_name(stem.name + '.err')
-        folder = os.getcwd() if job.hosts.is_local(process) else job.args.remote_dir or os.getcwd()
-        arguments = [folder, job.name, process.rank, job.args.grace, *job.command]
-        self.popen = subprocess.Popen(job.hosts.command(process, AGENT, arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=subprocess.PIPE, start_new_session=True, text=True, errors='replace')
-        self.say(job.token + '\n' + job.machinefile + '.\n')
-        self.threads = [threading.Thread(target=self.copy, args=(stream, stem.with_name(stem.name + ending)), daemon=True)
-                        for stream, ending in ((self.popen.stdout, '.out'), (self.popen.stderr, '.err'))]
-        self.threads.append(threading.Thread(target=self.wait, daemon=True))
-        for thread in self.threads:
-            thread.start()
-
-    def say(self, text):
-        try:
-            self.popen.stdin.write(text)
-            self.popen.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass                                              # it has ended, which wait() sees
-
-    def hang_up(self):
-        try:
-            self.popen.stdin.close()
-        except BrokenPipeError:
-            pass
-
-    def copy(self, stream, path):
-        """To the console, and to the log as long as the disk takes it. It reads on in any case: a process whose pipe is full waits."""
-        try:
-            with open(path, 'wb', buffering=0) as log:
-                for line in stream:
-                    self.show(line)
-                    log.write(line.encode(errors='replace'))
-        except OSError as error:
-            self.job.logs_cut = True
-            self.job.show(f'launch: {path}: {error.strerror}; the rest of this log is on the console alone\n')
-            for line in stream:
-                self.show(line)
-
-    def show(self, line):
-        self.job.show(f'[{self.process.name}] {line}')
-
-    def wait(self):
-        code = self.popen.wait()
-        for thread in self.threads[:2]:
-            thread.join()
-        self.code = code if code >= 0 else KILLED - code
-        self.job.events.put(self)
-
-    def last_words(self):
-        return self.words().splitlines()[-LAST_LINES:]
-
-    def words(self):
-        return self.error_log.read_text(errors='replace') if self.error_log.exists() else ''
 
 
 class Job:
@@ -117,9 +63,10 @@ class Job:
         self.token = os.environ.get('SHOAL_JOB_TOKEN') or secrets.token_hex(32)
         self.machinefile = machinefile_text(processes)
         self.events, self.console = queue.SimpleQueue(), threading.Lock()   # a signal's handler puts too, whatever the main thread is at
-        self.ranks, self.interrupts, self.failed = [], 0, []
+        self.ranks, self.interrupts, self.handled, self.failed = [], 0, 0, []
         self.kill_at = self.timer = self.signal = None
         self.killed = self.logs_cut = False
+        self.losses = Losses(self)
 
     def show(self, line):
         with self.console:
@@ -160,32 +107,107 @@ class Job:
             for process in self.processes:
                 self.ranks.append(Rank(process, self))
             self.supervise()
+            while self.begin_again():
+                self.supervise()
         finally:
             if self.stop_rest():
                 record.unlink(missing_ok=True)
+        self.losses.report()
         return self.verdict()
 
+    def is_over(self):
+        return bool(self.failed) or self.ranks[0].ended
+
+    def trains(self):
+        """Whether nothing stops the job, as far as is known here."""
+        return not self.interrupts and not self.is_over()
+
     def supervise(self):
-        """Until the end of each rank has been looked at, or some do not end although they were killed."""
-        handled, running = 0, len(self.ranks)
-        while running:
-            try:
-                ended = self.events.get(timeout=None if self.kill_at is None else max(0.05, self.kill_at - time.monotonic()))
-            except queue.Empty:
+        """Until the end of each rank has been looked at and none waits for its next start, or some
+        do not end although they were killed."""
+        while not all(rank.ended for rank in self.ranks) or self.losses.next_time() is not None:
+            event = self.next_event()
+            if event is None and self.kill_at is not None and time.monotonic() >= self.kill_at:
                 if self.killed:
                     return
                 self.show('launch: not all have ended; killing the rest\n')
                 self.kill()
-                continue
-            running -= ended is not None
-            while handled < self.interrupts:
-                handled += 1
-                self.interrupt(handled)
-            if ended is not None and ended.code == REQUEUE and not self.interrupts:
-                self.show(f'launch: {ended.process.name} has ended with code {REQUEUE}: it left the job, or the job stops after a snapshot\n')
-            elif ended is not None and ended.code not in (0, REQUEUE) and not (self.interrupts and ended.code == UNREADY):
-                self.failed.append(ended)
-                self.on_failure(ended)
+            while self.handled < self.interrupts:
+                self.handled += 1
+                self.interrupt(self.handled)
+            if isinstance(event, tuple):                      # from Rank.hear()
+                what, who = event
+                {'lost': self.losses.lost, 'joined': self.losses.joined}[what](who)
+            elif event is not None:
+                self.on_end(event)
+            failed, due = self.losses.on_time()
+            for rank in failed:
+                self.on_failure(rank)
+            for process in due:
+                self.ranks[process.rank] = Rank(process, self, joins=True)
+            self.release_lost()
+
+    def next_event(self):
+        """A process that has ended, or what a log said; None after an interrupt, or if it is time
+        to do something."""
+        times = [t for t in (self.kill_at, self.losses.next_time()) if t is not None]
+        try:
+            return self.events.get(timeout=max(0.05, min(times) - time.monotonic()) if times else None)
+        except queue.Empty:
+            return None
+
+    def on_end(self, rank):
+        rank.ended = True
+        self.losses.ended(rank)
+        if rank.code == REQUEUE and not self.interrupts:
+            self.show(f'launch: {rank.process.name} has ended with code {REQUEUE}: it left the job, or the job stops after a snapshot\n')
+        elif rank.code not in (0, REQUEUE) and not (self.interrupts and rank.code == UNREADY) and not self.losses.takes(rank):
+            self.on_failure(rank)
+
+    def release_lost(self):
+        """Ends what does not take part in the job once the job is over."""
+        left = [rank for rank in self.ranks if not rank.ended]
+        if self.kill_at is None and left and self.is_over() and all(map(self.losses.no_part, left)):
+            for rank in left:
+                rank.say('INT\n')
+            self.kill_at = time.monotonic() + self.args.settle
+
+    def begin_again(self):
+        """Starts all processes once more if the job was lost and may be; otherwise returns False."""
+        if not self.losses.may_begin_again() or not self.stop_rest():
+            return False
+        for rank in self.ranks:
+            rank.threads[-1].join()
+        entry = Loss(self.culprit(), time.time(), whole=True)
+        self.losses.history.append(entry)
+        self.show(f'launch: the job was lost: {entry.rank.process.name} ended with code {entry.rank.code}\n')
+        if not self.wait_until(self.losses.next_start(self.ranks[0])):
+            self.show('launch: interrupted; the job is not started again\n')
+            return False
+        entry.back = time.time()
+        self.command = self.command_to_go_on()
+        self.failed, self.kill_at, self.timer, self.killed = [], None, None, False
+        self.losses.begin()
+        while not self.events.empty():
+            self.events.get()
+        self.ranks = [Rank(process, self, again=True) for process in self.processes]
+        return True
+
+    def wait_until(self, moment):
+        """Returns whether nothing interrupted the wait."""
+        while not self.interrupts and (left := moment - time.monotonic()) > 0:
+            try:
+                self.events.get(timeout=left)
+            except queue.Empty:
+                break
+        return not self.interrupts
+
+    def command_to_go_on(self):
+        """The command that goes on from the newest snapshot. One that was given stays as long as
+        the job wrote none."""
+        given = values_of(self.command, 'snapshot')
+        wrote = any(SNAPSHOT in rank.words() for rank in self.ranks)
+        return self.command if given and (given[-1] == 'auto' or not wrote) else [*self.command, '--snapshot=auto']
 
     def interrupt(self, count):
         if count == 1:
@@ -204,6 +226,7 @@ class Job:
         self.kill_at, self.killed = time.monotonic() + self.args.grace, True
 
     def on_failure(self, rank):
+        self.failed.append(rank)
         if len(self.failed) > 1 or self.interrupts:
             return
         self.show(f'launch: {rank.process.name} ended with code {rank.code}; stopping the others\n')
@@ -236,7 +259,7 @@ class Job:
         if not self.failed and self.ranks[0].code == REQUEUE:
             self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
             return REQUEUE
-        if not self.failed and any(rank.code is None for rank in self.ranks):
+        if not self.failed and any(rank.code is None and not self.losses.no_part(rank) for rank in self.ranks):
             return KILLED + signal.SIGKILL
         if not self.failed:
             cut_off = unready or self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off()
@@ -338,6 +361,8 @@ def read_arguments(words):
     parser.add_argument('--grace', type=int, default=60, metavar='SECONDS',
                         help='after an interrupt, or when the launcher is gone, time until processes that still run are killed; default: %(default)s')
     parser.add_argument('--check', action='store_true', help='check first, and start only if nothing is wrong')
+    parser.add_argument('--restart', type=int, default=0, metavar='N',
+                        help='start a process that was killed or lost again, or the whole job if it is lost, at most N times each; default: %(default)s')
     add_ssh_flags(parser)
     if bare:
         parser.add_argument('command', nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -347,6 +372,8 @@ def read_arguments(words):
         raise UsageError('the command to run is missing: ... -- build/release/tools/train --solver=FILE')
     if '\n' in os.environ.get('SHOAL_JOB_TOKEN', ''):        # the agents read it as one line
         raise UsageError('SHOAL_JOB_TOKEN has several lines; a token is one')
+    if args.restart < 0:
+        raise UsageError(f'--restart={args.restart}: from 0 up')
     if args.job and not JOB.fullmatch(args.job):
         raise UsageError(f'--job={args.job}: a name has letters, digits, "_", "-" and ".", and does not begin with "." or "-"')
     return args, command, checking

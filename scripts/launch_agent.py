@@ -1,10 +1,12 @@
 """The shell script that runs beside each process of a job, on its machine."""
 
-# Runs on each machine, given: folder, job, rank, grace in seconds, the command. On its stdin: the job's token, the machinefile up to a
-# line with a full stop, then names of signals for the command's process group, one a line. Its end (the launcher is gone) counts as TERM.
+# Runs on each machine, given: folder, job, rank, grace in seconds, "founds" or "joins", the command.
+# A process that founds the job gets the machinefile and its rank behind the command's words. On its
+# stdin: the job's token, the machinefile up to a line with a full stop, then names of signals for
+# the command's process group, one a line. Its end (the launcher is gone) counts as TERM.
 AGENT = r'''
 cd -- "$1" || exit 125
-folder=${SHOAL_JOBS:-$HOME/.shoal/jobs}/$2; rank=$3; grace=$4; shift 4
+folder=${SHOAL_JOBS:-$HOME/.shoal/jobs}/$2; rank=$3; grace=$4; how=$5; shift 5
 mask=$(umask)
 umask 077
 machines=$folder/machinefile.$rank
@@ -15,7 +17,8 @@ export SHOAL_JOB_TOKEN
 while IFS= read -r line && [ "$line" != . ]; do printf '%s\n' "$line"; done > "$machines" || exit 125
 default=$(env --default-signal=INT,QUIT true 2>/dev/null && echo env --default-signal=INT,QUIT)   # sh has them ignored behind an &
 umask "$mask"                                                  # the job's files are as the user's other files
-$default setsid "$@" --machinefile="$machines" --client_id="$rank" < /dev/null &
+[ "$how" = joins ] || set -- "$@" --machinefile="$machines" --client_id="$rank"
+$default setsid "$@" < /dev/null &
 pid=$!
 start=$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)
 echo "$pid $start" > "$folder/$rank.pid"
@@ -31,7 +34,9 @@ exec < /dev/null 3<&-
 while :; do wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null || break; done
 kill -s KILL -- "-$pid" 2>/dev/null
 kill "$listener" 2>/dev/null
-rm -f "$folder/$rank.pid" "$machines"
+# A process that was started in the place of this one has files of its own.
+{ read -r latest rest < "$folder/$rank.pid"; } 2>/dev/null && [ "$latest" = "$pid" ] &&
+  rm -f "$folder/$rank.pid" "$machines"
 rmdir "$folder" 2>/dev/null
 exit "$code"
 '''

@@ -234,9 +234,10 @@ class LocalTest(Case):
     def test_what_each_process_ended_with_is_looked_at(self):
         """Also of one that ends while the end of another is being told."""
         job = launch.Job.__new__(launch.Job)
-        job.args, job.events, job.interrupts, job.failed, job.kill_at = mock.Mock(settle=1000), queue.SimpleQueue(), 0, [], None
+        job.args, job.events, job.interrupts, job.handled, job.failed, job.kill_at = mock.Mock(settle=1000), queue.SimpleQueue(), 0, 0, [], None
+        job.losses = launch.Losses(job)
         job.show = job.signal_all = lambda *_: None
-        job.ranks = [mock.Mock(code=code) for code in (75, 6, 9)]
+        job.ranks = [mock.Mock(code=code, ended=False) for code in (75, 6, 9)]
         for rank in job.ranks:
             job.events.put(rank)
         job.supervise()

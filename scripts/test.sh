@@ -50,7 +50,11 @@ step "shell scripts" env BUILD="$build" python3 scripts/examples_test.py
 step "installed tree" scripts/install_test.sh "$build"
 
 # The launcher's tests mostly wait, as do those of real processes: all of them run side by side.
-python3 scripts/launch_test.py >"$launcher" 2>&1 &
+(
+  python3 scripts/launch_test.py
+  status=$?
+  python3 scripts/launch_losses_test.py && exit $status
+) >"$launcher" 2>&1 &
 launched=$!
 echo "== tests"
 make --no-print-directory test BUILD="$build" TEST_ARGS=--slowest=20 2>&1 | tee "$log"
