@@ -170,6 +170,20 @@ class Recurrent(Copy):
         self.assertGreater(float(scores[-1]), 0.6, said)
 
 
+class Chaos(unittest.TestCase):
+    def test_a_killed_process_is_lost_and_comes_back(self):
+        if not (BUILD / 'tools/train').exists():
+            self.skipTest(f'no tools in {BUILD}: run make first, or set BUILD')
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([ROOT / 'examples/cluster/chaos.sh', BUILD / 'tools'], text=True,
+                                  env={**os.environ, 'OUT': out, 'DURATION': '13', 'EVERY': '5'},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(done.stdout, r'\nkill +5\.\d +[123] +\d+\.\d\d +\d+\.\d\d +\d')
+            accuracy = re.search(r'accuracy on 2000 test images: (0\.\d+)', done.stdout)
+            self.assertGreater(float(accuracy.group(1)), 0.85, done.stdout)
+
+
 class ImageNet(Copy):
     def make_images(self):
         for name, count in (('train', 8), ('val', 4)):

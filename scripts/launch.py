@@ -184,7 +184,7 @@ class Job:
         if not self.wait_until(self.losses.next_start(self.ranks[0])):
             self.show('launch: interrupted; the job is not started again\n')
             return False
-        entry.back = time.time()
+        self.losses.all_back()
         self.command = self.command_to_go_on()
         self.failed, self.kill_at, self.timer, self.killed = [], None, None, False
         self.losses.begin()

@@ -169,6 +169,10 @@ class Losses:
                 and not self.job.interrupts
                 and all(is_loss(rank.code) for rank in self.job.failed))
 
+    def all_back(self):
+        for loss in self.history:
+            loss.back = loss.back or time.time()
+
     def report(self):
         for loss in self.history:
             self.job.show(f'launch: {loss.text()}\n')
