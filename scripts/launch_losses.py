@@ -119,8 +119,8 @@ class Losses:
             self.job.show(f'launch: {name} is not started again: code {rank.code} is for its user '
                           f'to mend, and its last words are in {rank.error_log}\n')
         elif most and tried >= most:
-            self.job.show(f'launch: {name} has been started again {tried} times '
-                          f'(--restart={most}) and stays lost\n')
+            self.job.show(f'launch: {name} has been started again as often as --restart={most} '
+                          'permits, and stays lost\n')
         elif most:
             self.waiting[rank.process.rank] = (rank.process, self.next_start(rank))
 
@@ -170,6 +170,9 @@ class Losses:
                 and all(is_loss(rank.code) for rank in self.job.failed))
 
     def all_back(self):
+        """All processes start again, which is a start of each."""
+        for process in self.job.processes[1:]:
+            self.tries[process.rank] += 1
         for loss in self.history:
             loss.back = loss.back or time.time()
 

@@ -186,7 +186,7 @@ class RestartTest(LossCase):
         launcher, pids = self.begin('--restart=2')
         self.put('die', '6')
         self.kill(pids[2], 2, 2)
-        self.read_until(launcher, 'has been started again 2 times (--restart=2) and stays lost')
+        self.read_until(launcher, 'started again as often as --restart=2 permits, and stays lost')
         self.assertTrue(alive(pids[0]) and alive(pids[1]))
         said = self.finish(launcher)
         self.assertIn('ended with code 6; the job goes on without it', said)
@@ -232,6 +232,8 @@ class WholeJobTest(LossCase):
         self.end_all(launcher, pids)
         self.read_until(launcher, 'the whole job is started again in 1 s (start 1 of --restart=1)')
         again = self.pids(3)
+        self.kill(again[2], 2, 2)                             # it has been started again once
+        self.read_until(launcher, '2@127.0.0.1 has been started again as often as --restart=1')
         for rank in range(3):
             self.assertRegex(self.starts(rank)[1],
                              '^founds --solver=s --snapshot=auto --machinefile=.* '
