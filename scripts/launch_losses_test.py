@@ -109,7 +109,7 @@ class LossTest(LossCase):
         self.assertNotIn('stopping the others', said)
         self.assertEqual(len(self.starts(2)), 1)              # --restart is 0
 
-    def test_a_rank_that_is_counted_out_first_and_ends_later(self):
+    def test_a_rank_that_is_removed_first_and_ends_later(self):
         launcher, _ = self.begin()
         self.put('say', lost(2))
         self.read_until(launcher, 'lost rank 2')
