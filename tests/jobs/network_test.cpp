@@ -135,7 +135,7 @@ TEST_F(ProcessNetwork, ALinkThatStaysDownEndsAll) {
     const auto cut_off = job("bbb");
     for (const char* const flag : {"--stall_warn=1", "--stall_abort=3"})
       cut_off->flags.push_back(flag);
-    cut_off->start_all(solver("down", "max_iter: 100000000"));
+    cut_off->start_all(solver("down", "max_iter: 100000000 on_lost: STOP"));
     ASSERT_TRUE(cut_off->says(0, "Iteration 12 ("));
     network_->set_link(static_cast<int>(cut), false);
     cut_off->signal(cut, 0);  // from now on
@@ -147,7 +147,7 @@ TEST_F(ProcessNetwork, ALinkThatStaysDownEndsAll) {
 TEST_F(ProcessNetwork, OneWhoIsNotHeardEndsAll) {
   const auto mute = job("bbb");
   for (const char* const flag : {"--stall_warn=1", "--stall_abort=3"}) mute->flags.push_back(flag);
-  mute->start_all(solver("mute", "max_iter: 100000000"));
+  mute->start_all(solver("mute", "max_iter: 100000000 on_lost: STOP"));
   ASSERT_TRUE(mute->says(0, "Iteration 12 ("));
   if (!network_->silence(1)) GTEST_SKIP() << "this kernel has no tbf";
   mute->signal(1, 0);

@@ -133,6 +133,7 @@ TEST(CoordinatorLosses, WhatCannotBeLostEndsAll) {
   };
   EXPECT_HAS(loses(LosingJob(3), 0), "it coordinates the job");
   EXPECT_EQ(loses(LosingJob(3, {.copies = 1}), 1), "");
+  EXPECT_HAS(loses(LosingJob(3, {.servers = false}), 1), "limit the norm of the gradients");
   EXPECT_HAS(loses(LosingJob(3, {.copies = 2, .why_none = "workers sum"}), 1), ": workers sum.");
   EXPECT_EQ(loses(LosingJob(3, {.copies = 2}, {}), 1), "lost rank 1 (host b): gone.");
   using Processes = std::vector<Process>;

@@ -54,6 +54,8 @@ class Table {
   virtual ~Table() = default;
   virtual int worker() const = 0;                // 0 is the chief
   virtual const RosterBody& roster() const = 0;  // of this generation; good as long as the table
+  // Returns whether rows may have a second copy (Plan::copies). In a simulation they have one.
+  virtual bool can_copy() const { return false; }
 
   // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)`
   // gives their numbers (histories: as many parts as the rule has, or empty spans for zeros);

@@ -38,6 +38,7 @@ TolerancesBody tolerances_of(const Plan& plan) {
   const bool written =
       std::ranges::any_of(plan.rows, [](const Row& row) { return row.writer != kEveryWorker; });
   return {.copies = plan.copies,
+          .servers = plan.clip < 0,
           .why_none =
               written ? "its workers sum gradients, or exchange factors, among themselves" : ""};
 }

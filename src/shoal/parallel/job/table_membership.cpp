@@ -116,9 +116,10 @@ class TableMembership final : public JobMembership {
     const auto made = or_throw(scheme.make());
     check_fit(solver, name_, *made, share_.clients);
     choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
-    const bool clips =
+    clips_ =
         solver.clip_gradients() >= 0 && made->contribution() == table::ContributionKind::kGradient;
-    copies_ = copies_of(solver, name_, table_.roster(), clips);
+    const std::uint8_t copies = copies_of(solver, name_, table_.roster(), clips_);
+    copies_ = table_.can_copy() ? copies : 1;
     const WorkerOptions options{.name = name_,
                                 .scheme = scheme,
                                 .weight = contribution_weight(solver, name_, net.context().share()),
@@ -294,6 +295,10 @@ class TableMembership final : public JobMembership {
       words =
           "a process that is lost ends the job, since workers exchange gradients among "
           "themselves; --exchange=TABLE goes on without it";
+    else if (clips_)
+      words =
+          "the job goes on without a worker that is lost; a lost server ends it, since the "
+          "servers limit the norm of the gradients together (clip_gradients)";
     else if (servers_of(table_.roster()) > 1 && copies_ < 2)
       words =
           "the job goes on without a process that is lost, unless it is process 0; with a lost "
@@ -344,6 +349,7 @@ class TableMembership final : public JobMembership {
   Rates rates_;                         // of this generation
   std::vector<LayerExchange> choices_;  // of this segment
   std::uint8_t copies_ = 1;             // of rows, likewise
+  bool clips_ = false;                  // the servers clip, likewise
   std::optional<Forecast> forecast_;    // likewise
   std::string losses_;                  // what the log says of them
 };

@@ -23,7 +23,7 @@ void fields(auto& io, wire::Is<ReportBody> auto& body) {
 }
 void fields(auto& io, wire::Is<Want> auto& want) { io(want); }
 void fields(auto& io, wire::Is<TolerancesBody> auto& body) {
-  io(body.copies);
+  io(body.copies, body.servers);
   io.text(body.why_none, kMaxReasonBytes, "reason");
 }
 

@@ -34,6 +34,7 @@ struct VerdictBody {
 // The body of kTolerances: which losses a generation's plan can bear.
 struct TolerancesBody {
   std::uint8_t copies = 1;  // as in Plan
+  bool servers = true;      // one may be lost
   std::string why_none{};   // the plan bears none, for this reason; "": it bears some
 };
 // A TaskReport is the body of kJudge; a Start, whose worker is not in it, answers kBegin; a Want is

@@ -288,6 +288,8 @@ std::string Membership::why_it_ends_all(Rank rank) const {
   if (rank == 0) return "it coordinates the job";
   if (member.worker == 0) return "it is the chief, which writes the job's snapshots";
   if (!tolerances_) return "";  // the plan will show it
+  if (!tolerances_->servers && member.serves())
+    return "the servers limit the norm of the gradients together (clip_gradients)";
   return tolerances_->why_none;
 }
 

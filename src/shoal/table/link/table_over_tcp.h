@@ -24,6 +24,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
 
   int worker() const override { return worker_; }
   const RosterBody& roster() const override { return *process_.roster(); }
+  bool can_copy() const override { return true; }
   Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Result<bool> regroup(const SegmentBody& end) override;
   Result<bool> leave(Clock clock, std::string state) override;
