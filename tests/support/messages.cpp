@@ -243,14 +243,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{9, 9, first}},
+      {"challenge", Challenge{10, 10, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{9, 9, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("d481bc9bce0011ccfb3dedb8f7198f9737773a6df94016aee8661d5515c6092b")}},
+       Hello{10, 10, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("c9fc37f9c92ae41017ef10a460fbc91dfe7b8c5268ba6d618d55138ae34efa0c")}},
       {"welcome",
-       Welcome{9, 0, 0x99aabbccddeeff00,
-               digest_of("3d0e8080f3a4d414c6546e80016b9b1c742fa8447eaf502aa682217e5ef92aa1")}},
+       Welcome{10, 0, 0x99aabbccddeeff00,
+               digest_of("45b7fc5c394b927ab78c9cd82359219847dad929f09fba1aae41687b359fe121")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},

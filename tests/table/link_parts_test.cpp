@@ -231,7 +231,8 @@ TEST_F(LentFrame, ItsNumbersComeFromMemory) {
   EXPECT_EQ(row.payload.bytes.size(), 400u);
   EXPECT_EQ(std::memcmp(reader.memory[0].data(), piece.get(), 400), 0);
   EXPECT_TRUE(std::get<RowMessage>(reader.heard[1]).payload.bytes.empty()) << "nobody wanted them";
-  EXPECT_HAS(feed(encode(row_of(100), 1, Lent{1 << 20, 400}).head).error().message, "say");
+  EXPECT_HAS(feed(encode(row_of(100), 1, Lent{1 << 20, 400}).head).error().message,
+             "at offset 1048576 of shared memory that has 1048576");
 }
 
 // With its numbers behind it, or in memory.

@@ -234,9 +234,9 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_HAS(why_not(with(plan, plan.size() - 121, "\x02")), "a bool of 2");
   EXPECT_HAS(why_not(with(plan, plan.size() - 123, "\x05")),
              "row 1 is on server 5, but there are 2");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 163, "\x06")), "which 160 bytes cannot hold");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 160, "\x03")), "at most 1048576 are allowed");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 169, "\x01")), "a scheme of 16777221 bytes");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 164, "\x06")), "which 160 bytes cannot hold");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 161, "\x03")), "at most 1048576 are allowed");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 170, "\x01")), "a scheme of 16777221 bytes");
   EXPECT_HAS(why_not(with(hello, 24, "\x63"), Stage::kStranger),
              "a lowest version above its highest");
 }
