@@ -167,6 +167,25 @@ TEST_F(ProcessBadInput, UnequalPartsAreReadAnewAndThatIsSaidOnce) {
   }
 }
 
+TEST_F(ProcessBadInput, AWorkerThatWaitsForSlowerOnesIsToldToShareIterations) {
+  put_part(0, 12), put_part(1, 12);
+  for (const bool shares : {false, true}) {
+    JobProcesses job(folder_, "bb");
+    const std::string path =
+        solver("uneven",
+               str("scheme { type: 'async' share_iterations: ", shares ? "true" : "false", " }"));
+    job.start(0, path);
+    job.start(1, path, {"--emulate_step_ms=150"});
+    const Ran fast = job.wait(0).ran, slow = job.wait(1).ran;
+    EXPECT_EQ(fast.code, 0) << fast.err;
+    const auto told = [](const Ran& ran) {
+      return ran.err.find("With --share_iterations=true") != std::string::npos;
+    };
+    EXPECT_EQ(told(fast), !shares) << fast.err;
+    EXPECT_FALSE(told(slow)) << slow.err;
+  }
+}
+
 TEST_F(ProcessBadInput, MoreServersThanRowsTrain) {
   put_part(0, 12);
   JobProcesses job(folder_, "bsss");  // two rows, the weights and the bias

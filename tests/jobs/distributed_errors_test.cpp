@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "support/certificates.h"
 #include "support/data_files.h"
 #include "support/distributed_train.h"
 
@@ -35,6 +36,9 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
   const std::string good = solver("good", plain_net(4), "max_iter: 2");
   put_file(folder_ + "/twice", "0 127.0.0.1 29600\n1 127.0.0.1 29600\n");
   put_file(folder_ + "/short", "fifteen letters\n");
+  const table::test::Authority ca("Shoal CA");
+  const table::CertificateFiles own =
+      table::test::put_files(folder_ + "/own", ca.sign("machine"), ca.certificate());
   port_ = 29600;
   const struct {
     std::vector<std::string> flags;
@@ -99,6 +103,18 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
       {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--encrypt=always"},
        2,
        "a token of 0 bytes: encrypted connections need one of at least 16 bytes"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--tls_cert=a.crt",
+        "--tls_ca=a.ca"},
+       2,
+       "--tls_cert, --tls_key and --tls_ca are given together or not at all; --tls_key is missing"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--tls_cert=none.crt",
+        "--tls_key=none.key", "--tls_ca=none.ca"},
+       2,
+       "--tls_cert: cannot open none.crt: No such file"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--encrypt=never",
+        "--tls_cert=" + own.certificate, "--tls_key=" + own.key, "--tls_ca=" + own.authorities},
+       2,
+       "certificates are given, and nothing is encrypted"},
   };
   for (const auto& wrong : cases) {
     const Ran ran = test::run_program(alone(good, wrong.flags));

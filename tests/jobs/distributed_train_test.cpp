@@ -257,14 +257,14 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
   }
 }
 
-// Sends a SIGUSR1 to any, and a SIGTERM to the one that cannot be spared.
+// Sends a SIGUSR1 to one process, process 0 or another.
 TEST_F(DistributedTrain, ASignalToOneIsASnapshotOfAllAndTheEndOfAll) {
-  for (const auto& [rank, number] : {std::pair{1, SIGUSR1}, {0, SIGTERM}}) {
-    const std::string name = "signal" + std::to_string(number);
+  for (const std::size_t rank : {1u, 0u}) {
+    const std::string name = str("signal", rank);
     const std::vector<Running> job =
         start(3, solver(name, plain_net(4), "max_iter: 100000000 display: 1"));
     ASSERT_TRUE(test::wait_for_text(job[0], "Iteration 5 ("));
-    ::kill(job[static_cast<std::size_t>(rank)].process, number);
+    ::kill(job[rank].process, SIGUSR1);
     for (const Ran& process : wait(job)) EXPECT_EQ(process.code, 75) << process.err;
     const std::string found = newest_snapshot(folder_ + "/" + name);
     ASSERT_NE(found, "");

@@ -69,7 +69,7 @@ TEST_F(ProcessMembership, WithEachMechanism) {
     ASSERT_TRUE(job.says(0, "continuing with 2 workers (was 3)"));
     std::cout << "  " << scheme << ": left after " << worker.seconds << " s and " << both.seconds
               << " s" << std::endl;
-    job.signal(0, SIGTERM);  // cannot be spared: all stop, with a snapshot
+    job.signal(0, SIGUSR1);  // cannot be spared: all stop, with a snapshot
     const Ran chief = job.wait(0).ran, last = wait_for(joined);
     EXPECT_EQ(chief.code, 75) << chief.err;
     EXPECT_EQ(last.code, 75) << last.err;
@@ -102,7 +102,7 @@ TEST_F(ProcessMembership, TheGlobalMomentumStaysWhenAWorkerLeaves) {
   job.signal(1, SIGTERM);
   EXPECT_EQ(job.wait(1).ran.code, 75);
   ASSERT_TRUE(job.says(0, "continuing with 1 workers (was 2)"));
-  job.signal(0, SIGTERM);
+  job.signal(0, SIGUSR1);
   EXPECT_EQ(job.wait(0).ran.code, 75);
   const std::map<int, double> lengths = momentum_by_iteration(folder_ + "/momentum");
   ASSERT_GT(lengths.size(), 20u);
@@ -229,7 +229,7 @@ TEST_F(ProcessMembership, ASignalToAServerAloneIsForAll) {
     job.signal(1, number);
     if (number == SIGHUP) {
       ASSERT_TRUE(job.says(0, "Snapshotting to"));
-      job.signal(0, SIGTERM);
+      job.signal(0, SIGUSR1);
     }
     for (const std::size_t rank : {0u, 1u, 2u}) {
       const Ran ran = job.wait(rank).ran;
@@ -262,8 +262,9 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   EXPECT_HAS(refused(other, "token"), "trains with 'momentum2: 0.5' where rank 0");
   EXPECT_HAS(refused(parts, "token"), "does not exist");
   EXPECT_HAS(refused(path, "token", {"--client_id=1"}), "--join=127.0.0.1:");
-  EXPECT_HAS(refused(path, "token", {"--role=both", "--advertise=127.0.0.1:1"}),
-             "process 0 cannot reach the server that wants to join: No connection to 127.0.0.1:1");
+  EXPECT_HAS(
+      refused(path, "token", {"--role=both", "--advertise=127.0.0.1:1"}),
+      "the coordinator cannot reach the server that wants to join: No connection to 127.0.0.1:1");
   const Running good = start_program(job.joining(path, {"--token_file=" + folder_ + "/token"}));
   ASSERT_TRUE(wait_for_text(good, "has joined the job"));
   job.signal(0, SIGINT);
@@ -285,7 +286,7 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefusedBeforeTheJobBegins) {
   EXPECT_HAS(differs.err, "trains with 'momentum2: 0.5' where rank 0");
   const Ran far = run_program(job.joining(path, {"--role=both", "--advertise=127.0.0.1:1"}));
   EXPECT_EQ(far.code, 6) << far.err;
-  EXPECT_HAS(far.err, "process 0 cannot reach the server that wants to join");
+  EXPECT_HAS(far.err, "the coordinator cannot reach the server that wants to join");
   job.start(1, path);
   ASSERT_TRUE(job.says(0, "Iteration 3 ("));
   job.signal(0, SIGINT);

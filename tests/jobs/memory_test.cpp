@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <regex>
 
+#include "support/certificates.h"
 #include "support/data_files.h"
 #include "support/job_processes.h"
 
@@ -61,6 +62,9 @@ class ProcessMemory : public testing::Test {
 TEST_F(ProcessMemory, GivesTheSameBitsAsTcpInClearAndEncrypted) {
   const std::string token = folder_ + "/token";
   put_file(token, "the token of the job");
+  const table::test::Authority ca("Shoal CA");
+  const table::CertificateFiles own =
+      table::test::put_files(folder_ + "/own", ca.sign("machine"), ca.certificate());
   for (const char* const exchange : {"TABLE", "FACTORS", "RING"}) {
     SCOPED_TRACE(exchange);
     const std::string flag = str("--exchange=", exchange), name = exchange;
@@ -68,17 +72,22 @@ TEST_F(ProcessMemory, GivesTheSameBitsAsTcpInClearAndEncrypted) {
                   tcp = train(name + "_tcp", {flag, "--local_transport=TCP"}),
                   encrypted = train(
                       name + "_encrypted",
-                      {flag, "--local_transport=TCP", "--encrypt=always", "--token_file=" + token});
+                      {flag, "--local_transport=TCP", "--encrypt=always", "--token_file=" + token}),
+                  certified = train(name + "_certified",
+                                    {flag, "--local_transport=TCP", "--encrypt=always",
+                                     "--token_file=" + token, "--tls_cert=" + own.certificate,
+                                     "--tls_key=" + own.key, "--tls_ca=" + own.authorities});
     EXPECT_GT(memory.shared, 10'000) << "of the 740 kB of gradients, but in the first iterations";
     EXPECT_EQ(tcp.shared, 0);
     EXPECT_TRUE(memory.model == tcp.model);
     EXPECT_TRUE(encrypted.model == tcp.model);
+    EXPECT_TRUE(certified.model == tcp.model);
   }
 }
 
 TEST_F(ProcessMemory, AKilledProcessEndsTheOthers) {
   JobProcesses job(folder_, "bbb");
-  job.start_all(solver("killed", "max_iter: 100000000"), {"--exchange=RING"});
+  job.start_all(solver("killed", "max_iter: 100000000 on_lost: STOP"), {"--exchange=RING"});
   ASSERT_TRUE(job.says(0, "rows come through shared memory from ranks 1, 2"));
   ASSERT_TRUE(job.says(0, "Iteration 30 ("));
   job.signal(1, SIGKILL);

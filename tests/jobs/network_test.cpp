@@ -154,6 +154,46 @@ TEST_F(ProcessNetwork, OneWhoIsNotHeardEndsAll) {
   expect_end(*mute, 1);
 }
 
+// The larger side goes on, also without the process that coordinates. The other one ends, to join
+// again.
+TEST_F(ProcessNetwork, OneSideOfABrokenNetworkGoesOn) {
+  for (const std::size_t cut : {0u, 2u}) {
+    SCOPED_TRACE(cut);
+    const auto parted = job("bbb");
+    parted->flags.push_back("--lost_after=1");
+    parted->start_all(solver(str("parted_", cut), "max_iter: 100000000 copies: 2"));
+    ASSERT_TRUE(parted->says(0, "Iteration 12 ("));
+    const std::size_t other = cut == 0 ? 1 : 0;
+    network_->set_link(static_cast<int>(cut), false);
+    ASSERT_TRUE(parted->says(other, "continuing with 2 workers (was 3)"))
+        << parted->wait(other).ran.err;
+    const JobProcesses::Ended cut_off = parted->wait(cut);
+    EXPECT_EQ(cut_off.ran.code, 75) << cut_off.ran.err;
+    // A launcher would believe it.
+    EXPECT_EQ(cut_off.ran.err.find("] lost rank "), std::string::npos) << cut_off.ran.err;
+    parted->signal(other, SIGUSR1);
+    for (const std::size_t rank : {other, std::size_t{3} - cut - other})
+      EXPECT_EQ(parted->wait(rank).ran.code, 75);
+    network_->set_link(static_cast<int>(cut), true);
+  }
+}
+
+// A machine that is reached again before it gives up learns that it was removed.
+TEST_F(ProcessNetwork, AMachineWhoseLinkIsBackJoinsAnew) {
+  const auto healed = job("bbb");
+  healed->flags.push_back("--lost_after=1");
+  healed->start_all(solver("healed", "max_iter: 100000000 copies: 2"));
+  ASSERT_TRUE(healed->says(0, "Iteration 12 ("));
+  network_->set_link(2, false);
+  ASSERT_TRUE(healed->says(0, "continuing with 2 workers (was 3)")) << healed->wait(0).ran.err;
+  network_->set_link(2, true);
+  ASSERT_TRUE(healed->says(2, "It joins the job anew.")) << healed->wait(2).ran.err;
+  ASSERT_TRUE(healed->says(0, "continuing with 3 workers (was 2)")) << healed->wait(0).ran.err;
+  healed->signal(0, SIGUSR1);
+  for (std::size_t rank = 0; rank < healed->size(); ++rank)
+    EXPECT_EQ(healed->wait(rank).ran.code, 75);
+}
+
 // Trains by the table, and by a ring with factors, whose transfers go from each machine to all
 // others.
 TEST_F(ProcessNetwork, ASlowLinkThatIsDownForAWhileChangesNoBit) {

@@ -50,7 +50,8 @@ void train_rows(const SolverParameter& param, const std::string& scheme, int ite
     if (before) before(worker, solver, *updater);
     if (const Result<Ending> ending = solver.step(iterations); !ending.ok()) return ending.error();
     if (Status status = updater->settle(Settle::kTeams); !status.ok()) return status;
-    if (Status status = updater->state().prepare_save(); !status.ok()) return status;
+    if (worker == 0)
+      if (Status status = updater->state().prepare_save(); !status.ok()) return status;
     look(worker, solver, *updater);
     return table.finish(solver.iteration());
   });

@@ -109,6 +109,8 @@ TEST(GlobalMomentum, IsWhatItIsByHand) {
 // Worker 1 makes three steps for one of worker 0.
 class Unequal final : public table::Pacer {
  public:
+  void save(table::StateWriter&) override {}
+  void load(table::StateReader&) override {}
   void join(int, table::Instant) override {}
   void leave(int, table::Instant) override {}
   void ready(int worker, Clock, const TaskReport&, table::Instant) override {

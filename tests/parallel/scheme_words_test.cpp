@@ -251,11 +251,24 @@ TEST(SchemeWords, FlagsStandAboveTheSolver) {
   EXPECT_EQ(merged("", {.fields = {field("max_advance", "2"), field("moving_rate", "0.5")}}),
             "drift_barrier 2 payload=weights moving_rate=0.5");
   EXPECT_EQ(merged("", {.fields = {field("epsilon", "1")}}), "esync epsilon=1");
-  EXPECT_EQ(merged("", {.sync = true}), "local_steps");
+  EXPECT_EQ(merged("", {.scheme = "local_steps"}), "local_steps");
+  EXPECT_EQ(merged("", {.sync = true}), "local_steps local_steps=1") << "SpeeDO's --train is 1";
+  EXPECT_EQ(merged("", {.sync = true, .fields = {{"train", "local_steps", "5"}}}),
+            "local_steps local_steps=5");
+  EXPECT_EQ(merged("", {.fields = {{"movingRate", "moving_rate", "0.5"}}}),
+            "elastic local_steps=1 moving_rate=0.5");
+  EXPECT_EQ(
+      merged("", {.fields = {{"movingRate", "moving_rate", "0.5"}, field("local_steps", "7")}}),
+      "elastic local_steps=7 moving_rate=0.5");
+  EXPECT_EQ(merged("", {.scheme = "async", .gradient_only = true}), "async factor=1");
   EXPECT_EQ(merged("", {.sync = true, .gradient_only = true}), "bsp");
   EXPECT_EQ(merged("", {.kv_store = "dist_sync"}), "bsp");
-  EXPECT_EQ(merged("", {.kv_store = "dist_ssync", .fields = {field("staleness", "3")}}), "ssp 2")
+  EXPECT_EQ(merged("", {.kv_store = "dist_ssync", .fields = {field("staleness", "3")}}),
+            "ssp 2 factor=1 weighting=inverse")
       << "MXNet-G's bound is one more than it admits";
+  EXPECT_EQ(merged("", {.kv_store = "dist_async"}), "async factor=1 weighting=inverse");
+  EXPECT_EQ(merged("", {.kv_store = "dist_async", .fields = {field("factor", "3")}}),
+            "async factor=3 weighting=inverse");
   EXPECT_EQ(merged("", {.kv_store = "dist_gsync", .fields = {field("groups", "0|1")}}),
             "grouped groups=0|1");
 }

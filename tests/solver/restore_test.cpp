@@ -84,6 +84,9 @@ constexpr std::pair<const char*, const char*> kRestoreCases[] = {
     {"adagrad", "type: 'AdaGrad' momentum: 0"},
     {"rmsprop_step", "type: 'RMSProp' momentum: 0 lr_policy: 'step' gamma: 0.9 stepsize: 4"},
     {"adadelta", "type: 'AdaDelta' base_lr: 1 delta: 1e-6"},
+    {"plateau",
+     "lr_policy: 'plateau' gamma: 0.5 plateau_winsize: 1 plateau_winsize: 2 plateau_winsize: 1 "
+     "average_loss: 3"},
     {"adam_poly", "type: 'Adam' base_lr: 0.01 lr_policy: 'poly' power: 0.5"},
     {"iter_size_clip", "iter_size: 2 clip_gradients: 0.1"},
     {"two_test_nets", "test_iter: 2 test_iter: 3 test_interval: 1000 test_initialization: false"},

@@ -298,8 +298,8 @@ TEST_F(SnapshotTest, FilesOfAnotherKindOrOfAnotherNetAreNamed) {
   put_file(folder_ + "/cut.solverstate", get_file(state_path(stem(2))).substr(0, 40));
   EXPECT_HAS(restore_error(folder_ + "/cut.solverstate"), "cut.solverstate");
   EXPECT_HAS(restore_error(state_path(stem(2)), "type: 'Adam'"),
-             "holds 7 histories, and a solver of type Adam for the 7 params of net 'small' has 14: "
-             "the file is from another net or another type");
+             "is from a solver of type SGD, and this one is of type Adam, whose histories mean "
+             "something else");
 }
 
 TEST_F(SnapshotTest, AnotherShapeOfHistoryIsNamed) {

@@ -67,7 +67,17 @@ Status CoordinatorRig::say(std::uint32_t rank, const table::Message& message) {
   std::vector<table::Dispatch> out;
   Status status = coordinator.handle(rank, message, now, out);
   deliver(out);
+  succeed();
   return status;
+}
+
+void CoordinatorRig::succeed() {
+  const std::string state = coordinator.save();
+  std::destroy_at(&coordinator);
+  std::construct_at(&coordinator, options);
+  const Status status = coordinator.load(state);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  ASSERT_EQ(coordinator.save(), state);
 }
 
 void CoordinatorRig::all_ask(const std::vector<std::uint32_t>& ranks, Topic topic,
@@ -132,8 +142,9 @@ Status CoordinatorRig::join(std::uint32_t rank, const Process& process) {
 
 void CoordinatorRig::lose(std::uint32_t rank, Code code, const std::string& why) {
   std::vector<table::Dispatch> out;
-  coordinator.lost(rank, code, why, out);
+  coordinator.lost(rank, code, why, now, out);
   deliver(out);
+  succeed();
 }
 
 std::vector<std::string> CoordinatorRig::take(std::uint32_t rank) {

@@ -25,11 +25,11 @@ class CoordinatorRig {
 
   explicit CoordinatorRig(std::uint32_t processes, std::uint64_t seed = 7,
                           const std::string& scheme = "", const table::LossPolicy& losses = {})
-      : coordinator(
-            {.processes = processes,
-             .seed = seed,
-             .scheme = scheme.empty() ? std::nullopt : std::optional(table::scheme_of(scheme)),
-             .losses = losses}),
+      : options{.processes = processes,
+                .seed = seed,
+                .scheme = scheme.empty() ? std::nullopt : std::optional(table::scheme_of(scheme)),
+                .losses = losses},
+        coordinator(options),
         told(processes + 40) {}
   // All of them workers and servers, on hosts a, b, c ..., joined in the order of ranks; what they
   // are told of it is forgotten.
@@ -65,11 +65,14 @@ class CoordinatorRig {
                             table::Clock generation = 1);
 
   table::Instant now{};  // that it is told
+  table::CoordinatorOptions options;
   table::Coordinator coordinator;
   std::vector<std::vector<table::Message>> told;  // by rank
 
  private:
   void deliver(const std::vector<table::Dispatch>& out);
+  // Another coordinator takes this one's place, with its state, as at a standby.
+  void succeed();
 };
 
 // Calls `run(order)` with every order of 0 .. n-1.

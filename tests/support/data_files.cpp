@@ -131,7 +131,17 @@ Running start_program(const std::vector<std::string>& argv, std::uint64_t file_s
   return {child, directory};
 }
 
-bool wait_for_text(const Running& running, const std::string& text) {
+namespace {
+
+bool has_times(const std::string& said, const std::string& text, int times) {
+  std::size_t at = 0;
+  for (; times > 0 && (at = said.find(text, at)) != std::string::npos; at += text.size()) --times;
+  return times == 0;
+}
+
+}  // namespace
+
+bool wait_for_text(const Running& running, const std::string& text, int times) {
   const int watch = ::inotify_init1(IN_CLOEXEC);
   ::inotify_add_watch(watch, running.directory.c_str(), IN_MODIFY | IN_CREATE | IN_CLOSE_WRITE);
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
@@ -142,7 +152,7 @@ bool wait_for_text(const Running& running, const std::string& text) {
                      WEXITED | WNOHANG | WNOWAIT) != 0 ||
             info.si_pid != 0;
     found = file_exists(running.directory + "/err") &&
-            get_file(running.directory + "/err").find(text) != std::string::npos;
+            has_times(get_file(running.directory + "/err"), text, times);
     pollfd events{watch, POLLIN, 0};
     if (found || ended || ::poll(&events, 1, 1000) <= 0) continue;
     char drained[4096];

@@ -48,9 +48,9 @@ struct Running {
   std::string directory;
 };
 Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit = 0);
-// Waits until the program has said `text` on stderr; false after two minutes, or if it ended
-// without saying it.
-bool wait_for_text(const Running& running, const std::string& text);
+// Waits until the program has said `text` on stderr, so many times; false after two minutes, or if
+// it ended without saying it.
+bool wait_for_text(const Running& running, const std::string& text, int times = 1);
 Ran wait_for(const Running& running);  // a program that hangs is killed after two minutes
 // The folder of the built tools, from the variable TOOLS_DIR; "" if it is not set.
 std::string tools_dir();

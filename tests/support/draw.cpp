@@ -31,9 +31,39 @@ Numbers distinct_numbers(std::size_t count, int bottom, Random& random) {
   return numbers;
 }
 
+// Returns rows of five numbers: an image and the corners of a box.
+Numbers draw_rois(const BottomSpec& spec, std::size_t count, Random& random) {
+  Numbers numbers;
+  while (numbers.size() < count) {
+    const float x = random.uniform(-0.1f, 0.8f) * spec.low,
+                y = random.uniform(-0.1f, 0.8f) * spec.low;
+    const auto image = static_cast<float>(random.below(static_cast<std::uint64_t>(spec.high)));
+    for (const float number : {image, x, y, x + random.uniform(0, 0.4f) * spec.low,
+                               y + random.uniform(0, 0.4f) * spec.low})
+      numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Returns rows of five numbers: a class, and centre and size of a box.
+Numbers draw_truths(const BottomSpec& spec, std::size_t count, Random& random) {
+  Numbers numbers;
+  for (int row = 1; numbers.size() < count; ++row) {
+    const auto label = static_cast<float>(random.below(static_cast<std::uint64_t>(spec.high)));
+    const Numbers truth = {label, random.uniform(0.05f, 0.95f), random.uniform(0.05f, 0.95f),
+                           random.uniform(0.1f, 0.6f), random.uniform(0.1f, 0.6f)};
+    const bool is_there = row % 4 != 0;
+    for (const float number : truth) numbers.push_back(is_there ? number : 0.0f);
+  }
+  return numbers;
+}
+
 Numbers draw(const BottomSpec& spec, std::size_t count, int bottom, Random random) {
   using Kind = BottomSpec::Kind;
+  if (spec.kind == Kind::kFixed) return spec.numbers;
   if (spec.kind == Kind::kDistinct) return distinct_numbers(count, bottom, random);
+  if (spec.kind == Kind::kRois) return draw_rois(spec, count, random);
+  if (spec.kind == Kind::kTruths) return draw_truths(spec, count, random);
   Numbers numbers(count);
   for (float& x : numbers) {
     switch (spec.kind) {

@@ -103,16 +103,16 @@ void draw_next(Random& random, ClusterCase& one) {
 
 // Draws second copies of rows, and in half of these jobs the loss of a process.
 void draw_loss(Random random, ClusterCase& one) {
-  if (one.plan.servers < 2 || one.plan.clip >= 0 || random.below(3) == 0) return;
+  if (one.plan.servers < 2 || random.below(3) == 0) return;
   one.plan.copies = 2;
-  if (one.next && one.next->plan.clip < 0) one.next->plan.copies = 2;
+  if (one.next) one.next->plan.copies = 2;
   if (random.below(2) == 0) return;
   Loss loss{.at = std::chrono::microseconds(random.below(random.below(2) == 0 ? 20'000 : 300'000))};
   if (random.below(3) > 0) loss.server = static_cast<int>(random.below(one.plan.servers));
   if (one.plan.workers > 1 && (loss.server < 0 || random.below(2) == 0))
     loss.worker = 1 + static_cast<int>(random.below(one.plan.workers - 1u));
   if (loss.server < 0 && loss.worker < 0) return;
-  one.loss = loss;
+  one.losses = {loss};
   one.next.reset();
 }
 
@@ -163,7 +163,7 @@ ClusterCase draw_case(std::uint64_t seed) {
 
 ClusterCase without_faults(ClusterCase one) {
   one.network.faults = {};
-  one.loss.reset();
+  one.losses.clear();
   one.network.link.jitter = {};
   return one;
 }
@@ -172,16 +172,20 @@ std::string describe(const ClusterCase& one) {
   const LinkFaults& faults = one.network.faults;
   std::string stops;
   for (const Clock stop : one.stops) stops += str(stops.empty() ? "" : ",", stop);
+  std::string losses;
+  for (const Loss& loss : one.losses)
+    losses +=
+        str(", worker ", loss.worker, " and server ", loss.server, " are lost ",
+            loss.message == 0 ? str("after ", loss.at.count() / 1000, " us")
+                              : str(loss.before ? "before" : "after", " message ", loss.message),
+            loss.lives ? ", and live" : "", loss.breaks ? ", with what they have sent" : "");
   return str("seed ", one.seed, ": ", one.plan.scheme.words(), ", clip ", one.plan.clip, ", ",
              one.plan.workers, " workers from clock ", one.plan.start, " to ", stops, ", ",
              one.plan.servers, " servers, ", one.plan.rows.size(), " rows, ", one.skipped.size(),
              " iterations left out, ", one.reads_twice.size(), " read twice; lose ", faults.lose,
              ", repeat ", faults.repeat, ", reorder ", faults.reorder, ", delay ", faults.delay,
              ", damage ", faults.damage, ", reset ", faults.reset,
-             one.plan.copies == 2 ? ", two copies" : "",
-             one.loss ? str(", worker ", one.loss->worker, " and server ", one.loss->server,
-                            " are lost after ", one.loss->at.count() / 1000, " us")
-                      : "",
+             one.plan.copies == 2 ? ", two copies" : "", losses,
              one.next ? str("; then ", one.next->plan.scheme.words(), ", clip ",
                             one.next->plan.clip, ", ", one.next->plan.workers, " workers")
                       : "");

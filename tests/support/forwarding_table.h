@@ -44,6 +44,10 @@ class ForwardingTable : public table::Table {
   }
   std::vector<table::Answer> take_outputs() override { return inner_.take_outputs(); }
   Result<table::Want> start(table::Clock clock) override { return inner_.start(clock); }
+  bool can_copy() const override { return inner_.can_copy(); }
+  Status interruption() const override { return inner_.interruption(); }
+  Result<Reunion> reunite(std::string mine) override { return inner_.reunite(std::move(mine)); }
+  Result<table::Want> end_of_generation() override { return inner_.end_of_generation(); }
   Status finish(table::Clock clock) override { return inner_.finish(clock); }
   void abort(const Error& error) override { inner_.abort(error); }
   void release() override { inner_.release(); }

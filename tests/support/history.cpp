@@ -49,10 +49,11 @@ bool History::could_be(int digit, int worker, Clock clock) const {
   for (int other = 0; other < rules_.workers; ++other) {
     const bool counts = clock < rules_.stops[static_cast<std::size_t>(other)] &&
                         !rules_.skipped.contains({other, clock});
-    (other == rules_.lost ? lost : counting) += counts ? 1 : 0;
+    (rules_.lost.contains(other) ? lost : counting) += counts ? 1 : 0;
   }
-  const auto is_of = [digit](int workers) { return workers > 0 && digit == kUnit / workers; };
-  return is_of(counting + lost) || (worker != rules_.lost && is_of(counting));
+  for (int of_lost = rules_.lost.contains(worker) ? 1 : 0; of_lost <= lost; ++of_lost)
+    if (counting + of_lost > 0 && digit == kUnit / (counting + of_lost)) return true;
+  return false;
 }
 
 bool History::contains(std::span<const float> numbers, int worker, Clock clock) {
@@ -74,6 +75,9 @@ void History::check_contents(const std::string& where, RowId row, std::span<cons
       const auto known = pushed_.find({worker, row});
       if (known == pushed_.end() || known->second < clock)
         return say(str("I1: ", where, ": ", push_of(worker, clock), ", not made yet"));
+      const auto allowed = allowed_.find({worker, row});
+      if (allowed != allowed_.end() && !allowed->second.contains(clock))
+        return say(str("I1: ", where, ": ", push_of(worker, clock), ", which was lost before"));
     }
   }
 }
@@ -86,13 +90,21 @@ std::vector<float> History::since_start(RowId row, std::span<const float> number
   return more;
 }
 
+void History::cut(int worker, RowId row, Clock end, std::span<const float> numbers) {
+  if (!rules_.exact) return;
+  const std::vector<float> more = since_start(row, numbers);
+  std::set<Clock>& allowed = allowed_[{worker, row}];
+  for (Clock clock = rules_.start; clock <= rules_.start + kMostClocks; ++clock)
+    if (clock < end || contains(more, worker, clock)) allowed.insert(clock);
+}
+
 void History::pushed(int worker, RowId row, Clock clock) { pushed_[{worker, row}] = clock; }
 
 void History::answered(RowId row, Version version, std::span<const float> numbers) {
   const auto [known, is_new] =
       versions_.try_emplace({row, version}, numbers.begin(), numbers.end());
   if (!is_new) {
-    if (!same_bits(known->second, numbers))
+    if (!rules_.own_answers && !same_bits(known->second, numbers))
       say(str("I3: row ", row, " has two contents of version ", version));
     return;
   }
@@ -128,9 +140,10 @@ void History::read(int worker, RowId row, Clock clock, std::span<const float> nu
   const std::string where = str("worker ", worker, " at clock ", clock, ", row ", row);
   const std::vector<float> more = since_start(row, numbers);
   check_contents(where, row, more);
+  if (rules_.stale.contains(row)) return;
   for (int other = 0; other < rules_.workers; ++other) {
     const Clock stop = rules_.stops[static_cast<std::size_t>(other)];
-    if (other == rules_.lost) continue;
+    if (rules_.lost.contains(other)) continue;
     const Clock bound = rules_.staleness == kUnbounded ? rules_.start : clock - rules_.staleness;
     const Clock due = std::min(stop, other == worker ? clock : bound);
     for (Clock made = begin_of(other); made < stop; ++made) {
@@ -149,7 +162,7 @@ void History::ended(RowId row, Version version, std::span<const float> numbers) 
   if (!rules_.exact) return;
   const std::vector<float> more = since_start(row, numbers);
   for (int worker = 0; worker < rules_.workers; ++worker) {
-    if (worker == rules_.lost) continue;
+    if (rules_.lost.contains(worker)) continue;
     for (Clock clock = begin_of(worker); clock < rules_.stops[static_cast<std::size_t>(worker)];
          ++clock) {
       if (!contains(more, worker, clock) && !rules_.skipped.contains({worker, clock}))

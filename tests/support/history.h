@@ -38,8 +38,11 @@ struct HistoryRules {
   bool exact = true;  // gradients are not scaled by a clip
   // The clocks at which the workers begin, by worker; none: all at the start.
   std::vector<Clock> clocks{};
-  // A worker that dies: a row has its pushes up to some clock, and need not have more.
-  int lost = -1;
+  // Workers that are lost: a row has their pushes up to some clock, and need not have more.
+  std::set<int> lost{};
+  // Rows whose server is lost, and which no other has: workers go on with what they read last.
+  std::set<RowId> stale{};
+  bool own_answers = false;                // readers of one version may be given different numbers
   std::vector<std::vector<float>> base{};  // by row: what is in it at the start, if not zeros
 };
 
@@ -61,6 +64,11 @@ class History {
   void say(const std::string& wrong) {
     if (wrong_.empty()) wrong_ = wrong;
   }
+  // Notes that the worker's pushes to the row count up to the clock `end`, or if they are in
+  // `numbers`, and no other.
+  void cut(int worker, RowId row, Clock end, std::span<const float> numbers);
+  void lose(int worker) { rules_.lost.insert(worker); }
+  void lose_row(RowId row) { rules_.stale.insert(row); }
 
   // Returns the first promise that was broken, or "".
   const std::string& wrong() const { return wrong_; }
@@ -78,11 +86,13 @@ class History {
   std::vector<float> since_start(RowId row, std::span<const float> numbers) const;
   void check_contents(const std::string& where, RowId row, std::span<const float> numbers);
 
-  const HistoryRules rules_;
+  HistoryRules rules_;
   std::string wrong_;
   Reads reads_;
   std::map<std::pair<RowId, Version>, std::vector<float>> versions_;
   std::map<std::pair<int, RowId>, Clock> pushed_;
+  // The clocks of a lost worker's pushes that a row may have.
+  std::map<std::pair<int, RowId>, std::set<Clock>> allowed_;
 };
 
 // Returns the first difference, or "".

@@ -37,8 +37,8 @@ class JobProcesses {
   void start(std::size_t rank, const std::string& solver,
              const std::vector<std::string>& more = {});
   void start_all(const std::string& solver, const std::vector<std::string>& more = {});
-  bool says(std::size_t rank, const std::string& text) const {
-    return wait_for_text(processes_[rank], text);
+  bool says(std::size_t rank, const std::string& text, int times = 1) const {
+    return wait_for_text(processes_[rank], text, times);
   }
   void signal(std::size_t rank, int number);
 

@@ -541,10 +541,13 @@ const std::vector<LayerCase> kCases = {
 };
 
 constexpr Exempt kExempt[] = {
+    {"AnnotatedData", "reads a database; data tests"},
     {"Data", "reads a database; data tests"},
+    {"DenseImageData", "reads images; its own tests"},
     {"HDF5Data", "reads HDF5 files; tests of HDF5"},
     {"HDF5Output", "writes an HDF5 file; tests of HDF5"},
     {"ImageData", "reads images; data tests"},
+    {"ImageSegData", "reads images; its own tests"},
     {"Input", "no arithmetic: its caller fills the tops"},
     {"MemoryData", "no arithmetic: its caller gives the records"},
     {"WindowData", "reads images; data tests"},
@@ -552,7 +555,15 @@ constexpr Exempt kExempt[] = {
 
 }  // namespace
 
-std::span<const LayerCase> every_layer_case() { return kCases; }
+std::span<const LayerCase> every_layer_case() {
+  static const std::vector<LayerCase> all = [] {
+    std::vector<LayerCase> joined = kCases;
+    for (const auto& more : {small_fork_layer_cases(), box_layer_cases(), ssd_layer_cases()})
+      joined.insert(joined.end(), more.begin(), more.end());
+    return joined;
+  }();
+  return all;
+}
 std::span<const Exempt> exempt_layers() { return kExempt; }
 
 }  // namespace shoal::test

@@ -16,12 +16,14 @@ namespace shoal::test {
 
 // One bottom: its shape, how its numbers are drawn, whether backward must make its gradient.
 struct BottomSpec {
-  enum class Kind { kGaussian, kUniform, kAwayFrom, kDistinct, kIntegers };
+  enum class Kind { kGaussian, kUniform, kAwayFrom, kDistinct, kIntegers, kFixed, kRois, kTruths };
   Shape shape;
   Kind kind = Kind::kGaussian;
-  float low = 0, high = 1;     // kUniform: the range; kIntegers: 0 to high - 1
+  // kUniform: the range; kIntegers, kTruths: 0 to high - 1; kRois: pixels, and the same of images
+  float low = 0, high = 1;
   std::vector<float> kinks{};  // kAwayFrom: no number is nearer than 0.1 to one of these
   bool gradient = true;
+  std::vector<float> numbers{};  // kFixed: what they are
 };
 inline BottomSpec gaussian(const Shape& shape) { return {.shape = shape}; }
 inline BottomSpec uniform(float low, float high, const Shape& shape) {
@@ -41,6 +43,29 @@ inline BottomSpec integers(int below, const Shape& shape) {
           .kind = BottomSpec::Kind::kIntegers,
           .high = static_cast<float>(below),
           .gradient = false};
+}
+// Rows of an image below `images` and a box of corners in pixels below `size`, or somewhat outside.
+inline BottomSpec rois(int images, float size, const Shape& shape) {
+  return {.shape = shape,
+          .kind = BottomSpec::Kind::kRois,
+          .low = size,
+          .high = static_cast<float>(images),
+          .gradient = false};
+}
+// Rows of a class below `classes`, and centre and size of a box as parts of the image; every fourth
+// row is zeros.
+inline BottomSpec truths(int classes, const Shape& shape) {
+  return {.shape = shape,
+          .kind = BottomSpec::Kind::kTruths,
+          .high = static_cast<float>(classes),
+          .gradient = false};
+}
+// These numbers, without a gradient.
+inline BottomSpec fixed(const Shape& shape, std::vector<float> numbers) {
+  return {.shape = shape,
+          .kind = BottomSpec::Kind::kFixed,
+          .gradient = false,
+          .numbers = std::move(numbers)};
 }
 inline BottomSpec no_gradient(BottomSpec spec) { return spec.gradient = false, spec; }
 
@@ -71,6 +96,10 @@ struct LayerCase {
 };
 
 std::span<const LayerCase> every_layer_case();
+// Return the cases of the files of these names, which are among them.
+std::span<const LayerCase> small_fork_layer_cases();
+std::span<const LayerCase> box_layer_cases();
+std::span<const LayerCase> ssd_layer_cases();
 
 // Layer types that have no case, and why.
 struct Exempt {

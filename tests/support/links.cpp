@@ -80,7 +80,8 @@ Credentials credentials(std::uint32_t rank) {
   return {.rank = rank,
           .incarnation = 1000 + rank,
           .token = std::string(kGoldenToken),
-          .configuration = {1, 2, 3}};
+          .configuration = {1, 2, 3},
+          .key = std::make_shared<const SigningKey>()};
 }
 
 LinkOptions hasty() {
@@ -129,7 +130,7 @@ Traffic Ends::whole_traffic() {
 Result<std::shared_ptr<Link>> Ends::try_connect(const std::string& address, const Credentials& self,
                                                 Purpose purpose) {
   std::optional<Result<std::shared_ptr<Link>>> result;
-  connect(Strand(near_threads), address, purpose, self, options, near,
+  connect(Strand(near_threads), address, far_self.rank, purpose, self, options, near,
           [&](Result<std::shared_ptr<Link>> made) {
             std::lock_guard lock(mutex);
             EXPECT_FALSE(result.has_value()) << "called twice";

@@ -80,6 +80,8 @@ inline Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) {
 // A pacer whose answers come from the test, and which keeps its calls.
 class Told : public table::Pacer {
  public:
+  void save(table::StateWriter&) override {}
+  void load(table::StateReader&) override {}
   void join(int, table::Instant) override {}
   void leave(int, table::Instant) override {}
   void ready(int worker, Clock clock, const TaskReport&, table::Instant) override {

@@ -18,8 +18,9 @@ Array counting(std::uint8_t first) {
   return bytes;
 }
 
-Digest digest_of(std::string_view hex) {
-  Digest digest{};
+template <class Array = Digest>
+Array digest_of(std::string_view hex) {
+  Array digest{};
   for (std::size_t i = 0; i < digest.size(); ++i)
     digest[i] =
         static_cast<std::uint8_t>(std::stoi(std::string(hex.substr(2 * i, 2)), nullptr, 16));
@@ -111,7 +112,7 @@ Plan random_plan(Random& r) {
       if (reader != row.writer && r.below(2) == 0) row.reader = reader;
     }
   plan.generation = r.word();
-  if (plan.clip < 0 && plan.workers <= kMaxCopiedWorkers) plan.copies = 1 + r.below(2);
+  if (plan.workers <= kMaxCopiedWorkers) plan.copies = 1 + r.below(2);
   if (plan.workers < 100)
     for (std::uint32_t worker = 0; worker < plan.workers; ++worker)
       plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
@@ -138,6 +139,10 @@ struct Draw {
     m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination, Purpose::kCopies}),
     m.rank = random.word(), m.incarnation = random.word64();
     fill(random, m.configuration), fill(random, m.nonce), fill(random, m.proof);
+    return m;
+  }
+  Message operator()(Claim m) {
+    m.whom = random.word(), fill(random, m.key), fill(random, m.signature);
     return m;
   }
   Message operator()(Welcome m) {
@@ -238,19 +243,23 @@ Payload owned(std::vector<float> numbers) {
   return as_payload({*owner, owner});
 }
 
+std::shared_ptr<const SigningKey> golden_key() {
+  return std::make_shared<const SigningKey>(counting<SigningKey::Seed>(128));
+}
+
 std::vector<std::pair<std::string, Message>> golden_messages() {
   const Nonce first = counting<Nonce>(0), second = counting<Nonce>(16);
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{10, 10, first}},
-      // The proofs were computed by another program.
+      {"challenge", Challenge{11, 11, first}},
+      // The proofs, and the signature below, were computed by another program.
       {"hello",
-       Hello{10, 10, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("c9fc37f9c92ae41017ef10a460fbc91dfe7b8c5268ba6d618d55138ae34efa0c")}},
+       Hello{11, 11, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("e1a817c8569f63ef21152ea76835f56704d8075175801b70cd2c5d455627d0b4")}},
       {"welcome",
-       Welcome{10, 0, 0x99aabbccddeeff00,
-               digest_of("45b7fc5c394b927ab78c9cd82359219847dad929f09fba1aae41687b359fe121")}},
+       Welcome{11, 0, 0x99aabbccddeeff00,
+               digest_of("1faf03fc05da0e8597e4dd64f1e019ddd24e2f9c74dc87f0a6b86ad5269bc0cb")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
@@ -268,9 +277,10 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"norm_total", NormTotal{44, 5.5, 3}},
       {"ask", Ask{Topic::kJoin, 0,
                   encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600",
-                                  "net: a\nscheme: ssp 2\n"})}},
+                                  "net: a\nscheme: ssp 2\n", counting<PublicKey>(32)})}},
       {"answer", Answer{Topic::kRegroup, 2,
-                        encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41, 1.5, 0},
+                        encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41, 1.5, 0,
+                                            counting<PublicKey>(96)},
                                            {1, -1, 1, "host-b", "10.0.0.3:29600", 0, 0, 2e6}},
                                           7,
                                           2,
@@ -290,6 +300,10 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
                         owned({0.75f, -1.5f}),
                         3}},
       {"copied", Copied{7, 45, 3}},
+      {"claim", Claim{0, golden_key()->public_key(),
+                      digest_of<Signature>(
+                          "fa66ecfbb573175a84418e896bd8f24ef2d83fdabc79c751ac6d469dc2b90c92"
+                          "68856d73233b3c9436c575e01278128e62f7129bb7cc7d450a70bdb740ac0c01")}},
   };
 }
 

@@ -17,6 +17,8 @@ namespace shoal::table::test {
 std::vector<std::pair<std::string, Message>> golden_messages();
 // The token that the proofs in them are made with.
 inline constexpr std::string_view kGoldenToken = "token of the job";
+// The key of the process that says Hello and Claim in them.
+std::shared_ptr<const SigningKey> golden_key();
 
 // A message of the type at `index` in table::Message, of any content that can be sent; `floats` at
 // most.

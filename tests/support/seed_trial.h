@@ -44,11 +44,14 @@ class Trial {
  public:
   // Returns "" or what is wrong with the history of a seed.
   using Broken = std::string (*)(std::uint64_t seed, ClusterRun& run);
-  // Tries as many seeds as --seeds says, or `usual`.
-  Trial(Broken broken, std::uint64_t usual)
+  // Tries as many seeds as --seeds says, or `usual`. A seed with `histories` of them counts as so
+  // many seeds of --seeds.
+  Trial(Broken broken, std::uint64_t usual, std::uint64_t histories = 1)
       : broken_(broken),
         next_(one() == 0 ? number_from("SHOAL_TEST_FIRST_SEED", 1) : one()),
-        count_(one() == 0 ? number_from("SHOAL_TEST_SEEDS", usual) : 1),
+        count_(one() == 0 ? (number_from("SHOAL_TEST_SEEDS", usual * histories) + histories - 1) /
+                                histories
+                          : 1),
         end_(next_ + count_) {}
 
   void run() {
@@ -84,6 +87,7 @@ class Trial {
       sum_.repeated += run.repeated;
       sum_.late += run.late;
       sum_.losses += run.losses;
+      sum_.messages += run.messages;
       if (++tried_ % 50'000 == 0) {
         std::printf("%llu of %llu histories, %zu wrong\n", static_cast<unsigned long long>(tried_),
                     static_cast<unsigned long long>(count_), wrong_.size());

@@ -1,5 +1,4 @@
 #include "support/simulated_cluster.h"
-#include "support/schemes.h"
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,9 @@
 #include "shoal/base/random.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/shard.h"
+#include "support/history_rules.h"
+#include "support/norm_adder.h"
+#include "support/simulated_losses.h"
 #include "support/simulated_worker.h"
 #include "support/twice_codec.h"
 
@@ -31,15 +33,13 @@ class Cluster {
   void handle(int server, int worker, const Message& message);
   void hear_server(int server, int from, const Message& message);
   void dispatch(int server, const Outbox& out);
-  void lose();
-  void tell_shard(int server);
-  bool is_dead(int server) const { return died_ && server == job_.loss->server; }
-  // Returns the server that has the row now.
-  Shard& owner_of(RowId row) {
-    const int server = job_.plan.rows[row].server;
-    return shard(is_dead(server) ? job_.plan.copy_of(server) : server);
-  }
-  void add(const Norm& norm);
+  void break_off(const Loss& loss);
+  void lose(const Loss& loss);
+  void tell_server(int server, const Loss& news);
+  void tell_worker(int number, int lost);
+  void compare_copies();
+  void add(int from, const Norm& norm);
+  void say_totals();
   void check_queues();
   SimulatedWorker::Surroundings surroundings(int worker) {
     return {job_, time_, history_,
@@ -63,32 +63,20 @@ class Cluster {
   std::vector<std::unique_ptr<UnreliableLink>> links_, adders_;
   std::vector<std::unique_ptr<UnreliableLink>> copies_;  // from each server to that with its copies
   const bool copies_keep_;                               // some rows have two copies
-  bool died_ = false;                                    // as job_.loss says
-  std::vector<bool> told_;                               // of it, by server
-  Random losses_;
-  std::map<std::pair<Generation, Clock>, std::vector<std::optional<double>>> norms_;
+  SimulatedLosses losses_;
+  bool ended_ = false;  // as in ClusterRun
+  NormAdder norms_;
   std::vector<std::size_t> own_bytes_;  // of weights, by server
 };
 
-HistoryRules rules_of(const Segment& one, int lost, std::vector<std::vector<float>> base) {
-  return {.workers = one.plan.workers,
-          .start = one.plan.start,
-          .stops = one.stops,
-          .staleness = one.staleness,
-          .skipped = one.skipped,
-          .lockstep = one.staleness == 0,
-          .exact = one.exact,
-          .clocks = one.plan.clocks,
-          .lost = lost,
-          .base = std::move(base)};
-}
-
 Cluster::Cluster(const ClusterCase& one)
     : job_(one),
-      history_(rules_of(one, one.loss ? one.loss->worker : -1, {})),
+      history_(rules_of(one, {})),
       copies_keep_(one.plan.copies == 2 || (one.next && one.next->plan.copies == 2)),
-      told_(one.plan.servers),
-      losses_(one.seed, 6),
+      losses_(job_, time_,
+              {.lose = [this](const Loss& loss) { lose(loss); },
+               .tell_server = [this](int server, const Loss& news) { tell_server(server, news); },
+               .tell_worker = [this](int worker, int lost) { tell_worker(worker, lost); }}),
       own_bytes_(one.plan.servers) {
   for (int server = 0; server < job_.plan.servers; ++server)
     shards_.push_back(std::make_unique<Shard>(server, &SchemeSpec::make, test::find_test_codec));
@@ -112,7 +100,7 @@ void Cluster::connect() {
                    : nullptr;
       };
       const auto received = [this, owner, server](const Message& message) {
-        if (owner() && !is_dead(server)) owner()->received(server, message);
+        if (owner() && !losses_.is_dead(server)) owner()->received(server, message);
       };
       const auto next = [owner, server] { return owner() ? owner()->next(server) : std::nullopt; };
       const auto up = [owner, server] {
@@ -123,16 +111,19 @@ void Cluster::connect() {
         handle(server, worker, message);
       }};
       links_.push_back(std::make_unique<UnreliableLink>(
-          time_, job_.network, Random(job_.seed, ++stream), std::move(client), std::move(shard)));
+          time_, job_.network, Random(job_.seed, ++stream), losses_.counted(std::move(client)),
+          losses_.counted(std::move(shard))));
     }
   }
   for (int server = 0; server < job_.plan.servers; ++server) {
     UnreliableEnd shard{
         .received = [this, server](const Message& message) { handle(server, -1, message); }};
-    UnreliableEnd adder{
-        .received = [this](const Message& message) { add(std::get<Norm>(message)); }};
+    UnreliableEnd adder{.received = [this, server](const Message& message) {
+      add(server, std::get<Norm>(message));
+    }};
     adders_.push_back(std::make_unique<UnreliableLink>(
-        time_, job_.network, Random(job_.seed, ++stream), std::move(shard), std::move(adder)));
+        time_, job_.network, Random(job_.seed, ++stream), losses_.counted(std::move(shard)),
+        losses_.counted(std::move(adder))));
   }
   connect_copies(stream);
 }
@@ -149,19 +140,20 @@ void Cluster::connect_copies(std::uint64_t stream) {
         .up =
             [this, server] {
               Outbox out;
-              if (!is_dead(server)) shard(server).send_updates(out);
+              if (!losses_.is_dead(server)) shard(server).send_updates(out);
               dispatch(server, out);
             }};
     UnreliableEnd second{.received = [this, server, copy](const Message& message) {
       hear_server(copy, server, message);
     }};
     copies_.push_back(std::make_unique<UnreliableLink>(time_, options, Random(job_.seed, ++stream),
-                                                       std::move(first), std::move(second)));
+                                                       losses_.counted(std::move(first)),
+                                                       losses_.counted(std::move(second))));
   }
 }
 
 void Cluster::hear_server(int server, int from, const Message& message) {
-  if (is_dead(server) || (is_dead(from) && told_[static_cast<std::size_t>(server)])) return;
+  if (losses_.is_dead(server) || losses_.has_heard(server, from)) return;
   Outbox out;
   const Status handled = shard(server).hear_server(message, out);
   if (!handled.ok()) history_->say(handled.error().message);
@@ -182,36 +174,71 @@ void Cluster::dispatch(int server, const Outbox& out) {
   }
 }
 
-// ---- a loss ----
-
-void Cluster::lose() {
-  died_ = true;
-  const auto [at, lost, server] = *job_.loss;
-  if (lost >= 0) workers_[static_cast<std::size_t>(lost)]->die();
-  const auto soon = [this] { return std::chrono::microseconds(losses_.below(200'000)); };
-  for (int other = 0; other < job_.plan.servers; ++other)
-    time_.after(soon(), [this, other] { tell_shard(other); });
-  if (server < 0) return;
-  for (const auto& worker : workers_)
-    time_.after(soon(), [&worker, server] {
-      if (!worker->is_dead()) worker->fail_over(server);
-    });
+// Breaks the connections of a process that is gone with what it had sent.
+void Cluster::break_off(const Loss& loss) {
+  for (int worker = 0; worker < job_.plan.workers; ++worker)
+    for (int server = 0; server < job_.plan.servers; ++server)
+      if (worker == loss.worker || server == loss.server) link(worker, server).cut();
+  for (int server = 0; server < job_.plan.servers; ++server)
+    if (server == loss.server || job_.plan.copy_of(server) == loss.server)
+      copies_[static_cast<std::size_t>(server)]->cut();
 }
 
-void Cluster::tell_shard(int server) {
-  if (is_dead(server)) return;
-  told_[static_cast<std::size_t>(server)] = true;
+void Cluster::lose(const Loss& loss) {
+  if (loss.breaks) break_off(loss);
+  if (loss.worker >= 0) {
+    history_->lose(loss.worker);
+    const auto& worker = workers_[static_cast<std::size_t>(loss.worker)];
+    loss.lives ? worker->be_lost() : worker->die();
+  }
+  for (RowId row = 0; row < job_.plan.rows.size(); ++row)
+    if (losses_.owner_of(row) == Client::kNoServer) history_->lose_row(row);
+  say_totals();
+}
+
+void Cluster::tell_worker(int number, int lost) {
+  const auto heir_of = [&](int of) { return of == lost ? losses_.heir_of(of) : Client::kNoServer; };
+  SimulatedWorker& worker = *workers_[static_cast<std::size_t>(number)];
+  if (!worker.is_lost() && !ended_) ended_ = !worker.fail_over(lost, heir_of).ok();
+}
+
+// Notes which pushes of lost workers the server's rows may have from now on: those before the clock
+// at which a worker leaves, and what is in a row already.
+void Cluster::tell_server(int server, const Loss& news) {
   Outbox out;
-  if (job_.loss->server >= 0) shard(server).lose_server(job_.loss->server, out);
-  shard(server).leave(job_.loss->worker, out);
+  Shard& told = shard(server);
+  if (news.server >= 0) told.lose_server(news.server, out);
+  for (const int worker : losses_.gone(server))
+    for (RowId row = 0; row < job_.plan.rows.size(); ++row)
+      if (losses_.leads(server, row))
+        history_->cut(worker, row, worker == news.worker ? told.clock_of(worker) : job_.plan.start,
+                      told.look(row)->payload.floats());
+  if (news.worker >= 0) told.leave(news.worker, out);
   dispatch(server, out);
 }
 
+// Checks that both servers of a row have the same bits, when nothing is on its way between them.
+void Cluster::compare_copies() {
+  for (RowId row = 0; row < job_.plan.rows.size(); ++row) {
+    const int server = job_.plan.rows[row].server, copy = job_.plan.copy_of(server);
+    if (!job_.plan.is_copied(server) || losses_.is_dead(server) || losses_.is_dead(copy)) continue;
+    const RowMessage one = *shard(server).look(row), other = *shard(copy).look(row);
+    if (one.version != other.version || !std::ranges::equal(one.payload.bytes, other.payload.bytes))
+      history_->say(str("I5: row ", row, ", version ", one.version, ", and its copy, version ",
+                        other.version, ", differ"));
+  }
+}
+
 void Cluster::handle(int server, int worker, const Message& message) {
-  const bool is_late =
-      worker >= 0 && told_[static_cast<std::size_t>(server)] && worker == job_.loss->worker;
-  if (is_dead(server) || is_late) return;
+  if (losses_.is_dead(server)) return;
   Outbox out;
+  if (losses_.gone(server).contains(worker)) {
+    // A host hands on nothing of a lost worker. Its shard refuses it too.
+    if (shard(server).handle(worker, message, out).ok())
+      history_->say(str("server ", server, " takes a ", name_of(message), " of worker ", worker,
+                        ", which it has lost"));
+    return;
+  }
   const Status handled = shard(server).handle(worker, message, out);
   if (!handled.ok()) history_->say(handled.error().message);
   dispatch(server, out);
@@ -226,24 +253,18 @@ void Cluster::handle(int server, int worker, const Message& message) {
     history_->say(str("I8: server ", server, " holds ", held, " bytes, above ", most));
 }
 
-// Adds the norms in the order of servers, when all have sent theirs; again for a server that asks
-// again.
-void Cluster::add(const Norm& norm) {
-  auto& squares = norms_[{norm.generation, norm.clock}];
-  squares.resize(job_.plan.servers);
-  const bool was_whole =
-      std::ranges::all_of(squares, [](const auto& each) { return each.has_value(); });
-  if (squares[norm.server] && *squares[norm.server] != norm.squares)
+// A server that has lost a worker may count fewer than before.
+void Cluster::add(int from, const Norm& norm) {
+  if (!norms_.is_right(norm) && losses_.gone(from).empty())
     history_->say(str("I5: server ", norm.server, " says two norms of clock ", norm.clock));
-  squares[norm.server] = norm.squares;
-  double total = 0;
-  for (const auto& each : squares) {
-    if (!each) return;
-    total += *each;
-  }
-  for (int server = 0; server < job_.plan.servers; ++server)
-    if (!was_whole || server == norm.server)
-      adder(server).send(1, NormTotal{norm.clock, total, norm.generation});
+  if (const auto total = norms_.add(norm)) adder(from).send(1, *total);
+  say_totals();
+}
+
+void Cluster::say_totals() {
+  const auto is_said = [this](int server) { return losses_.is_served(server); };
+  for (const NormTotal& total : norms_.take_totals(job_.plan.servers, is_said))
+    for (int server = 0; server < job_.plan.servers; ++server) adder(server).send(1, total);
 }
 
 // Creates the rows with worker 0's plan and first weights, over a link that works: another test
@@ -287,11 +308,12 @@ void Cluster::check_queues() {
 std::vector<std::vector<float>> Cluster::end() {
   std::vector<std::vector<float>> numbers(job_.plan.rows.size());
   for (RowId row = 0; row < job_.plan.rows.size() && history_->wrong().empty(); ++row) {
-    Shard& owner = owner_of(row);
+    if (losses_.owner_of(row) == Client::kNoServer) continue;
+    Shard& owner = shard(losses_.owner_of(row));
     Outbox out;
     for (int worker = 0; worker < job_.plan.workers && job_.retires; ++worker) {
       const Clock stop = job_.stops[static_cast<std::size_t>(worker)];
-      if (died_ && worker == job_.loss->worker) continue;
+      if (workers_[static_cast<std::size_t>(worker)]->is_lost()) continue;
       if (!owner.handle(worker, Retire{stop, job_.plan.generation}, out).ok())
         history_->say(str("worker ", worker, " cannot retire"));
     }
@@ -316,7 +338,7 @@ void Cluster::begin_next() {
   const std::vector<std::vector<float>> numbers = end();
   if (!history_->wrong().empty()) return;
   static_cast<Segment&>(job_) = *std::exchange(job_.next, std::nullopt);
-  history_.emplace(rules_of(job_, -1, numbers));
+  history_.emplace(rules_of(job_, numbers));
   for (const auto& worker : workers_) worker->forget();
   former_ = std::exchange(workers_, {});
   create_rows(numbers);
@@ -330,9 +352,9 @@ ClusterRun Cluster::run() {
   for (const Row& row : job_.plan.rows) zeros.emplace_back(row.length);
   create_rows(zeros);
   for (const auto& worker : workers_) worker->read();
-  if (job_.loss) time_.after(job_.loss->at, [this] { lose(); });
+  losses_.begin();
   ClusterRun result;
-  while (history_->wrong().empty()) {
+  while (history_->wrong().empty() && !ended_) {
     const bool is_finished =
         std::ranges::all_of(workers_, [](const auto& worker) { return worker->done(); });
     if (is_finished && !job_.next) break;
@@ -346,12 +368,13 @@ ClusterRun Cluster::run() {
   }
   check_queues();
   result.took = time_.now();
-  for (int server = 0; server < job_.plan.servers && died_; ++server)
-    if (!told_[static_cast<std::size_t>(server)]) tell_shard(server);
+  result.messages = losses_.messages();
+  losses_.end();
   // Their last updates are copied soon.
   const Instant soon = time_.now() + std::chrono::seconds(5);
-  while (died_ && time_.now() < soon && time_.step()) continue;
-  if (history_->wrong().empty()) end();
+  while (copies_keep_ && !ended_ && time_.now() < soon && time_.step()) continue;
+  if (!ended_) compare_copies();
+  if (history_->wrong().empty() && !ended_) end();
   for (const auto& each : links_) {
     for (int from = 0; from < 2; ++from)
       result.frames += each->counters(from).frames, result.lost += each->counters(from).lost;
@@ -360,7 +383,8 @@ ClusterRun Cluster::run() {
   for (const auto& shard : shards_)
     result.repeated += shard->counters().repeated, result.late += shard->counters().late;
   result.wrong = history_->wrong();
-  result.losses = died_;
+  result.losses = losses_.happened();
+  result.ended = ended_;
   (former_.empty() ? result.reads : result.next_reads) = history_->reads();
   return result;
 }

@@ -31,11 +31,16 @@ struct Segment {
   bool exact = true;
 };
 
-// A process that dies at a time of the first generation: a worker other than 0, a server, or both.
-// All others are told, each some time later.
+// A process that is lost in the first generation: a worker other than 0, a server, or both. All
+// others are told, each some time later.
 struct Loss {
-  Instant at{};
+  Instant at{};  // after the start, or after the loss before
+  // Not 0: it is lost when the message with this number is delivered, just before or after that.
+  std::uint64_t message = 0;
+  bool before = true;
   int worker = -1, server = -1;  // -1: it is none
+  bool lives = false;            // a worker that goes on, and hears of nothing: a zombie
+  bool breaks = false;           // what it has sent, and is on its way, is lost too
 };
 
 struct ClusterCase : Segment {
@@ -43,7 +48,7 @@ struct ClusterCase : Segment {
   // The next generation. It begins when all have stopped, while their last messages are still on
   // their way.
   std::optional<Segment> next;
-  std::optional<Loss> loss;
+  std::vector<Loss> losses;
   Order order = Order::kPriority;
   UnreliableLinkOptions network;
   Instant compute = std::chrono::milliseconds(2);  // of one row, up to
@@ -62,6 +67,8 @@ struct ClusterRun {
   Instant took{};
   // repeated: pushes that a shard had already; late: of the generation before.
   std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0, losses = 0;
+  std::uint64_t messages = 0;  // delivered
+  bool ended = false;          // a row was lost before a worker had read it: the job cannot go on
 };
 ClusterRun run_cluster(const ClusterCase& one);
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "shoal/base/try.h"
+#include "shoal/table/scheme.h"
 #include "support/twice_codec.h"
 
 namespace shoal::table {
@@ -24,6 +26,7 @@ SimulatedWorker::SimulatedWorker(Surroundings around, int id)
     : around_(std::move(around)),
       id_(id),
       plan_(job().plan),
+      kind_(plan_.scheme.make().value()->contribution()),
       client_({.worker = id, .order = job().order, .codecs = test::find_test_codec}, plan_,
               [this](RowId row, Part part) {
                 return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]);
@@ -47,10 +50,17 @@ void SimulatedWorker::read() {
   keep_time();
 }
 
+Status SimulatedWorker::fail_over(int server, const std::function<int(int)>& heir_of) {
+  TRY(client_.lose_server(server, heir_of));
+  for (int other = 0; other < plan_.servers; ++other) link(other).wake(0);
+  forward();
+  return {};
+}
+
 void SimulatedWorker::forward() {
   if (computing_ || done_ || dead_) return;
   for (; reading_ < weights_.size() && client_.arrived(reading_); ++reading_)
-    around_.history->read(id_, reading_, clock_, weights_[reading_]);
+    if (!is_lost_) around_.history->read(id_, reading_, clock_, weights_[reading_]);
   if (reading_ < weights_.size()) return;
   if (clock_ == job().stops[static_cast<std::size_t>(id_)]) {
     done_ = true;
@@ -84,11 +94,12 @@ void SimulatedWorker::push(RowId row) {
   const bool skips = job().skipped.contains({id_, clock_});
   client_.push({.row = row,
                 .clock = clock_,
+                .kind = kind_,
                 .weight = skips ? 0.f : 1.f,
                 .rate = 1,
                 .payload = as_payload({skips ? std::span<float>() : gradient, nullptr})},
                now());
-  link(client_.server_of(row)).wake(0);
+  if (const int server = client_.server_of(row); server != Client::kNoServer) link(server).wake(0);
   keep_time();
 }
 
@@ -123,7 +134,7 @@ void SimulatedWorker::link_up(int server) {
 
 void SimulatedWorker::on_time() {
   const auto overdue = client_.overdue();
-  if (overdue && now() - overdue->since > job().limit) {
+  if (overdue && !is_lost_ && now() - overdue->since > job().limit) {
     around_.history->say(str("I6: worker ", id_, " waits since ",
                              overdue->since.count() / 1'000'000, " ms for row ", overdue->row,
                              " at clock ", overdue->clock));

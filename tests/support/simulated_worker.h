@@ -32,16 +32,15 @@ class SimulatedWorker {
   void received(int server, const Message& message);
   std::optional<Message> next(int server) { return dead_ ? std::nullopt : client_.next(server); }
   void link_up(int server);
-  bool done() const { return done_ || dead_; }
+  bool done() const { return done_ || dead_ || is_lost_; }
   // Forgets the worker: another has its place. Its Retire is still repeated.
   void forget() { forgotten_ = true; }
   void die() { dead_ = true; }
-  bool is_dead() const { return dead_; }
-  // Goes on without a server that is lost.
-  void fail_over(int server) {
-    (void)client_.lose_server(server, [this](int of) { return int{plan_.copy_of(of)}; });
-    link(plan_.copy_of(server)).wake(0);
-  }
+  // Is counted as lost, and goes on: nobody waits for it.
+  void be_lost() { is_lost_ = true; }
+  bool is_lost() const { return dead_ || is_lost_; }
+  // Goes on without a server that is lost, as in Client.
+  Status fail_over(int server, const std::function<int(int)>& heir_of);
 
  private:
   const ClusterCase& job() const { return around_.job; }
@@ -57,6 +56,7 @@ class SimulatedWorker {
   const Surroundings around_;
   const int id_;
   const Plan plan_;
+  const ContributionKind kind_;
   std::vector<std::vector<float>> weights_, gradients_, histories_;
   Client client_;
   test::AsksAgain asks_again_;
@@ -64,7 +64,7 @@ class SimulatedWorker {
   Clock clock_;
   RowId reading_ = 0;
   bool computing_ = false, done_ = false, has_read_twice_ = false, forgotten_ = false,
-       dead_ = false;
+       dead_ = false, is_lost_ = false;
   Instant alarm_ = Instant::max();  // when on_time() is called next
 };
 

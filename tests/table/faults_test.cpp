@@ -24,7 +24,7 @@ std::string broken_promise(std::uint64_t seed, ClusterRun& run) {
   const ClusterCase one = draw_case(seed);
   run = run_cluster(one);
   if (!run.wrong.empty()) return run.wrong;
-  if (one.staleness != 0 || (one.loss && one.loss->worker >= 0)) return "";
+  if (one.staleness != 0 || (!one.losses.empty() && one.losses[0].worker >= 0)) return "";
   const ClusterRun calm = run_cluster(without_faults(one));
   if (!calm.wrong.empty()) return "without faults: " + calm.wrong;
   const std::string different = difference(run.reads, calm.reads);

@@ -112,13 +112,10 @@ TEST(Generations, ANextOneBeginsWhenAllIsMerged) {
       << "nothing was changed by the refusal";
   Plan second = next_of(rig, "bsp", 2, 1), third = second;
   third.generation = 2;
-  EXPECT_HAS(rig.refused(0, PlanMessage{third}),
-             "plan is of generation 2, and this server is in generation 0");
   EXPECT_HAS(rig.refused(1, PlanMessage{second}), "only worker 0 may");
   EXPECT_HAS(rig.refused(1, push_in(1, 1, 1, 1)),
              "of generation 1, and this server is in generation 0");
   rig.give(0, PlanMessage{second});
-  EXPECT_HAS(rig.refused(0, PlanMessage{third}), "before all weights of generation 1");
   EXPECT_EQ(rig.answers(0, PlanMessage{second}), "");
   rig.give(0, init_of(8, 1));
   EXPECT_EQ(rig.answers(0, PlanMessage{second}), "ready 1, ready 1")

@@ -71,9 +71,10 @@ class Impostor {
   // Shakes hands as the rank.
   void join(Rank rank) {
     hear(0);
-    Handshake handshake(test::credentials(rank), Purpose::kRows, random_nonce());
+    Handshake handshake(test::credentials(rank), Purpose::kRows, random_nonce(), 0);
+    handshake.bind(tls.binding(), tls.exported());
     const auto step = handshake.take(decode(challenge, Stage::kStranger).value());
-    say(whole(*step.value().answer));
+    say(whole(*step.value().answer) + whole(*step.value().claim));
     const std::string welcome = hear(kHeaderSize + 46);
     EXPECT_TRUE(handshake.take(decode(welcome, Stage::kStranger).value()).value().peer);
   }

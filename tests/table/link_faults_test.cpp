@@ -111,7 +111,7 @@ TEST(LinkRefuses, GarbageByTheHundred) {
   Random random(seed);
   Ends ends;
   for (int i = 0; i < 200; ++i) {
-    std::string bytes = i % 2 == 0 ? "" : whole(test::random_message(random, random.below(3), 10));
+    std::string bytes = i % 2 == 0 ? "" : whole(test::random_message(random, random.below(4), 10));
     for (std::uint64_t n = 40 + random.below(300); n > 0; --n)
       bytes += static_cast<char>(random.word());
     PlainSocket stranger(ends.listener.port);

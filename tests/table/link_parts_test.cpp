@@ -317,48 +317,58 @@ TEST(Handshake, ProofsAreThoseOfTheProtocol) {
   const Hello hello = std::get<Hello>(golden("hello"));
   const Welcome welcome = std::get<Welcome>(golden("welcome"));
   const Credentials near{hello.rank, hello.incarnation, std::string(test::kGoldenToken),
-                         hello.configuration};
+                         hello.configuration, test::golden_key()};
   const Credentials far{welcome.rank, welcome.incarnation, std::string(test::kGoldenToken),
                         hello.configuration};
   Handshake accepts(far, std::nullopt, std::get<Challenge>(golden("challenge")).nonce);
-  Handshake connects(near, Purpose::kRows, hello.nonce);
+  Handshake connects(near, Purpose::kRows, hello.nonce, welcome.rank);
   EXPECT_FALSE(connects.begin().has_value());
   const Message challenge = accepts.begin().value();
   EXPECT_EQ(whole(challenge), whole(golden("challenge")));
   const auto said = connects.take(challenge).value();
   EXPECT_EQ(whole(*said.answer), whole(golden("hello")));
+  EXPECT_EQ(whole(*said.claim), whole(golden("claim")));
   EXPECT_FALSE(said.peer.has_value());
-  const auto answered = accepts.take(*said.answer).value();
+  EXPECT_FALSE(accepts.take(*said.answer).value().peer.has_value());
+  const auto answered = accepts.take(*said.claim).value();
   EXPECT_EQ(whole(*answered.answer), whole(golden("welcome")));
   const auto heard = connects.take(*answered.answer).value();
   ASSERT_TRUE(answered.peer && heard.peer);
   EXPECT_EQ(answered.peer->rank, hello.rank);
+  EXPECT_EQ(answered.peer->key, near.key->public_key());
   EXPECT_EQ(heard.peer->incarnation, welcome.incarnation);
 }
 
-// Every field of what is said is covered by a proof.
+// Returns the message of this type and its bytes, of which one is changed.
+Result<Message> changed(const Message& message, std::uint8_t type, std::size_t byte, int by) {
+  std::string fields = whole(message).substr(kHeaderSize);
+  fields[byte] = static_cast<char>(fields[byte] ^ by);
+  return decode_fields({.type = type,
+                        .fields = static_cast<std::uint16_t>(fields.size()),
+                        .length = static_cast<std::uint32_t>(fields.size())},
+                       fields);
+}
+
+// Every field of what is said is covered by a proof, or by the signature.
 TEST(Handshake, WhatIsChangedOnTheWayIsRefused) {
-  constexpr std::uint8_t kHello = 2, kWelcome = 3;  // on the wire
+  constexpr std::uint8_t kHello = 2, kWelcome = 3, kClaim = 9;  // on the wire
   const Credentials near = test::credentials(1), far = test::credentials(0);
-  for (std::size_t byte = 0; byte < 97; ++byte) {
+  for (std::size_t byte = 0; byte < 100; ++byte) {
     Handshake accepts(far, std::nullopt, random_nonce()),
-        connects(near, Purpose::kCoordination, random_nonce());
-    const Message hello = *connects.take(*accepts.begin()).value().answer;
-    std::string frame = whole(hello);
-    // rows to coordination, the other way round
-    frame[kHeaderSize + byte] = static_cast<char>(frame[kHeaderSize + byte] ^ 3);
-    const Result<Message> changed = decode_fields({.type = kHello, .fields = 97, .length = 97},
-                                                  std::string_view(frame).substr(kHeaderSize));
-    EXPECT_FALSE(changed.ok() && accepts.take(changed.value()).ok()) << "byte " << byte;
-    const auto answer = accepts.take(hello);
-    ASSERT_TRUE(answer.ok());
+        connects(near, Purpose::kCoordination, random_nonce(), 0);
+    const auto said = connects.take(*accepts.begin()).value();
+    if (byte < 97) {
+      // rows to coordination, the other way round
+      const Result<Message> hello = changed(*said.answer, kHello, byte, 3);
+      EXPECT_FALSE(hello.ok() && accepts.take(hello.value()).ok()) << "byte " << byte;
+    }
+    ASSERT_OK(accepts.take(*said.answer));
+    EXPECT_FALSE(accepts.take(changed(*said.claim, kClaim, byte, 1).value()).ok())
+        << "byte " << byte;
+    const auto answer = accepts.take(*said.claim);
+    ASSERT_OK(answer);
     if (byte >= 46) continue;
-    std::string welcome = whole(*answer.value().answer).substr(kHeaderSize);
-    welcome[byte] = static_cast<char>(welcome[byte] ^ 1);
-    EXPECT_FALSE(
-        connects
-            .take(decode_fields({.type = kWelcome, .fields = 46, .length = 46}, welcome).value())
-            .ok())
+    EXPECT_FALSE(connects.take(changed(*answer.value().answer, kWelcome, byte, 1).value()).ok())
         << "byte " << byte;
   }
 }

@@ -20,9 +20,10 @@ using test::whole;
 // Shakes hands in clear as rank 1.
 PlainSocket member(std::uint16_t port) {
   PlainSocket socket(port);
-  Handshake handshake(test::credentials(1), Purpose::kRows, random_nonce());
+  Handshake handshake(test::credentials(1), Purpose::kRows, random_nonce(), 0);
   const auto challenge = decode(socket.hear(kHeaderSize + 20), Stage::kStranger);
-  socket.say(whole(*handshake.take(challenge.value()).value().answer));
+  const auto said = handshake.take(challenge.value()).value();
+  socket.say(whole(*said.answer) + whole(*said.claim));
   EXPECT_EQ(socket.hear(kHeaderSize + 46).size(), kHeaderSize + 46);
   return socket;
 }

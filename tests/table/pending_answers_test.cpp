@@ -49,6 +49,20 @@ TEST(PendingAnswers, ATaskOfAPacedSchemeWaitsForAPauseAndGivesWayToWhatWasAgreed
   EXPECT_EQ(5, pause(pending).clock) << "now it has";
 }
 
+// A worker that a loss has interrupted cannot come to the agreed clock.
+TEST(PendingAnswers, AnEndIsTakenWhateverItsClockIs) {
+  PendingAnswers pending;
+  agree(pending, 7, Want::kSnapshot);
+  EXPECT_EQ(std::nullopt, pending.take_end()) << "that ends nothing";
+  agree(pending, 8, Want::kRegroup);
+  (void)pause(pending);
+  EXPECT_EQ(std::nullopt, pending.take_end()) << "something is being agreed on";
+  agree(pending, 9, Want::kStop);
+  EXPECT_EQ(Want::kRegroup, pending.take_end()) << "the first of them";
+  EXPECT_EQ(Want::kNothing, pending.start(8)) << "those before it are forgotten";
+  EXPECT_EQ(Want::kStop, pending.start(9)) << "what is for later stays";
+}
+
 TEST(PendingAnswers, WithoutAPacerATaskBeginsWithItsStart) {
   PendingAnswers pending;
   EXPECT_EQ(Want::kNothing, pending.start(4));

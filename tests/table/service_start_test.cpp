@@ -59,7 +59,7 @@ TEST(Service, RefusesASecondProcessWithARank) {
   JobOverTcp cluster("bb");
   ASSERT_EQ(cluster.start()[1].ok(), true);
   const auto third = Service::create(cluster.options[1]);
-  EXPECT_FAILS_WITH("rank 1 is in the job already", third);
+  EXPECT_FAILS_WITH("rank 1 (host host-b) is another process's, which came from 127.0.0.1:", third);
 }
 
 TEST(Service, NamesTheCoordinatorThatIsMissing) {

@@ -1,6 +1,7 @@
 // The table service over TCP, with every process of a job a Service of this one: what it counts and
 // says.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "shoal/base/mutex.h"
 #include "shoal/base/timer.h"
+#include "support/certificates.h"
 #include "support/coordinator_rig.h"
 #include "support/expect.h"
 #include "support/job.h"
@@ -86,16 +88,25 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
 TEST(Service, AnEncryptedJobGivesTheBitsOfOneInClear) {
   const Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
   std::vector<RowValues> runs;
-  for (const table::Encrypt encrypt : {table::Encrypt::kNever, table::Encrypt::kAlways}) {
+  const table::test::Authority ca("Shoal CA");
+  const std::string path = str(testing::TempDir(), "service_certificates_", ::getpid());
+  const auto certified =
+      table::test::certificates(table::test::put_files(path, ca.sign("machine"), ca.certificate()));
+  for (const auto& [encrypt, certificates] :
+       {std::pair(table::Encrypt::kNever, std::shared_ptr<table::Certificates>()),
+        std::pair(table::Encrypt::kAlways, std::shared_ptr<table::Certificates>()),
+        std::pair(table::Encrypt::kAlways, certified)}) {
     JobOverTcp cluster("bws");
     for (table::ServiceOptions& one : cluster.options) {
       one.encrypt = encrypt;
+      one.certificates = certificates;
       one.local_transport = table::LocalTransport::kTcp;
     }
     expect_all_ok(cluster.train_all(training));
     runs.push_back(cluster.weights[0]);
   }
   EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_EQ(runs[0], runs[2]);
 }
 
 // The weights of a row come first. A worker that has asked for its history too waits for both.

@@ -85,6 +85,60 @@ TEST(ShardCopies, AnAnswerWaitsForTheCopy) {
   EXPECT_EQ(pair.answers.size(), 2u);
 }
 
+// Tells the servers the total of the norms that they have said at the clock. Returns it.
+double tell_norm(Pair& pair, Clock clock, const std::vector<int>& servers) {
+  double squares = 0;
+  for (const Outgoing& one : pair.answers)
+    if (const auto* norm = std::get_if<Norm>(&one.message); norm && norm->clock == clock)
+      squares += norm->squares;
+  for (const int server : servers) pair.give(server, 0, NormTotal{clock, squares});
+  return squares;
+}
+
+Push whole_push(RowId row, Clock clock, float value) {
+  Push push = push_of(row, clock, value, 4);
+  push.base = clock;
+  return push;
+}
+
+// The last update of the lost server's row was not copied: it is a clock behind the heir's row.
+TEST(ShardCopies, AnHeirClipsByTheNormOfAllRows) {
+  for (const bool is_copied : {false, true}) {
+    SCOPED_TRACE(is_copied);
+    Plan plan = two_rows("bsp", 1);
+    plan.clip = 2;
+    plan.iter_size = 3;
+    Pair pair(plan), whole(plan);
+    double norm = 0;
+    for (Pair* const one : {&pair, &whole}) {
+      for (const RowId row : {0, 1}) one->give(static_cast<int>(row), 0, whole_push(row, 0, 3.3f));
+      norm = tell_norm(*one, 0, {0, 1});
+      if (one == &whole || is_copied) one->deliver();
+    }
+    EXPECT_FLOAT_EQ(static_cast<float>(norm), 8 * 3.3f * 3.3f);
+    std::erase_if(pair.between, [](const auto& one) { return one.first == 1; });
+    pair.lose(0, -1);
+    pair.deliver();
+    pair.answers.clear();
+    pair.give(1, 0, whole_push(0, 0, 3.3f));  // again, since it was not acknowledged
+    if (!is_copied) {
+      ASSERT_EQ(pair.answers.size(), 1u);
+      const auto* part = std::get_if<Norm>(&pair.answers[0].message);
+      ASSERT_TRUE(part && part->server == 0 && part->clock == 0);
+      pair.give(1, 0, NormTotal{0, norm});  // which the coordinator knows
+    }
+    EXPECT_EQ(pair.first_of(1, 0), whole.first_of(0, 0));
+    pair.answers.clear(), whole.answers.clear();
+    for (const RowId row : {0, 1}) {
+      pair.give(1, 0, whole_push(row, 1, 1.7f));
+      whole.give(static_cast<int>(row), 0, whole_push(row, 1, 1.7f));
+    }
+    EXPECT_EQ(tell_norm(pair, 1, {1}), tell_norm(whole, 1, {0, 1}));
+    for (const RowId row : {0, 1})
+      EXPECT_EQ(pair.first_of(1, row), whole.first_of(static_cast<int>(row), row));
+  }
+}
+
 TEST(ShardCopies, AnHeirGoesOnWithTheSameBits) {
   for (const char* const scheme : {"bsp", "async", "ssp 2"}) {
     SCOPED_TRACE(scheme);
@@ -137,6 +191,27 @@ TEST(ShardCopies, WhatComesToTheHeirEarlyWaits) {
   EXPECT_EQ(pair.answers.size(), 0u);
   pair.lose(0, -1);
   EXPECT_EQ(pair.answers.size(), 2u);
+}
+
+TEST(ShardCopies, AnUpdateThatComesAfterItsServerWasLostIsIgnored) {
+  Pair pair(two_rows("async", 2));
+  pair.give(0, 0, push_of(0, 0, 1, 4));
+  pair.lose(0, -1);
+  pair.deliver();
+  EXPECT_EQ(pair.shards[1]->look(0)->version, 0);
+  pair.give(1, 0, push_of(0, 0, 1, 4));
+  EXPECT_EQ(pair.shards[1]->look(0)->version, 1);
+  EXPECT_EQ(pair.first_of(1, 0), 0) << "half of one gradient from 0.5";
+}
+
+TEST(ShardCopies, WhatALostWorkerSentEarlyIsDropped) {
+  Pair pair(two_rows("async", 2));
+  for (int worker = 0; worker < 2; ++worker) pair.give(1, worker, push_of(0, 0, 1, 4));
+  pair.shards[1]->leave(1, pair.out);
+  pair.lose(0, -1);
+  ASSERT_EQ(pair.answers.size(), 1u);
+  EXPECT_EQ(pair.answers[0].to, 0);
+  EXPECT_EQ(pair.shards[1]->look(0)->version, 1);
 }
 
 TEST(ShardCopies, AWorkerThatIsLostWithItsServerCountsByWhatWasMerged) {

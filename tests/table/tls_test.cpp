@@ -12,8 +12,8 @@ namespace shoal::table::tls_test {
 namespace {
 
 TEST(Tls, ANewKeyFollowsAfterItsRecords) {
-  Tls near(Tls::Role::kConnects, test::kGoldenToken, 3),
-      far(Tls::Role::kAccepts, test::kGoldenToken, 3);
+  Tls near(Tls::Role::kConnects, test::kGoldenToken, nullptr, 3),
+      far(Tls::Role::kAccepts, test::kGoldenToken, nullptr, 3);
   near.begin();
   std::string heard[2];
   std::size_t moved = 0, new_keys = 0;

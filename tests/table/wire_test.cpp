@@ -90,7 +90,7 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(push.base, 39);
   EXPECT_EQ(push.payload.floats()[1], -0.25f);
   EXPECT_EQ(push.generation, 3u);
-  const Plan plan = std::get<PlanMessage>(decode(golden_bytes("plan"), Stage::kPeer).value()).plan;
+  const Plan plan = *std::get<PlanMessage>(decode(golden_bytes("plan"), Stage::kPeer).value()).plan;
   EXPECT_EQ(plan.rule.rule, optim::Rule::kAdam);
   EXPECT_EQ(plan.rows[1], (Row{500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}}));
   EXPECT_EQ(plan.rows[2].writer, 3);
@@ -299,6 +299,32 @@ TEST(WireDamage, BodiesOfJoinsAndEnds) {
   expect_refused_cut<JoinBody>(join);
   expect_refused_cut<RosterBody>(roster);
   expect_refused_cut<SegmentBody>(encode(end));
+}
+
+TEST(WireDamage, TheBodyOfAnAccount) {
+  AccountBody account{.seconds = 12.5,
+                      .alive = 3,
+                      .taking_part = 2,
+                      .losses = 70,
+                      .in_params = 1ll << 40,
+                      .computed = (1ll << 40) + 1,
+                      .possible = 2e12,
+                      .ended = true};
+  account.faults.push_back({.number = 70,
+                            .rank = 5,
+                            .host = "b",
+                            .why = "killed",
+                            .since = 1.5,
+                            .stopped = 0.25,
+                            .back = -1,
+                            .steps = 1});
+  const std::string bytes = encode(account);
+  EXPECT_EQ(bytes.size(), 8u + 3 * 4 + 3 * 8 + 1 + 4 + 2 * 4 + 2 * 4 + 7 + 4 * 8);
+  EXPECT_EQ(decode<AccountBody>(bytes).value(), account);
+  expect_refused_cut<AccountBody>(bytes);
+  account.possible = std::numeric_limits<double>::infinity();
+  EXPECT_HAS(decode<AccountBody>(encode(account)).error().message,
+             "a body of an account: a number that is negative or not finite");
 }
 
 TEST(WireDamage, BodiesOfTasks) {

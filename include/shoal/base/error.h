@@ -35,6 +35,9 @@ enum class Code {
   kTimeout = 8,
   kSnapshot = 9,  // a snapshot could not be written, or a disk is full
   kRequeue = 75,  // stopped by a signal after a good snapshot
+  // A wait has ended since a process is lost and the others go on (parallel/solver handle it): no
+  // tool ends with it.
+  kInterrupted = 100,
 };
 
 struct Error {
@@ -42,6 +45,8 @@ struct Error {
   // `message` is one or more whole sentences: what, where (file, offset or line), the likely cause.
   std::string message;
 };
+// Returns whether the error is none of the job: a loss has interrupted a wait of this worker.
+inline bool is_interruption(const Error& error) { return error.code == Code::kInterrupted; }
 
 // A value or an Error. value() on an error and error() on a value abort.
 template <class T>

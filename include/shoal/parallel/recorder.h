@@ -42,7 +42,8 @@ class Recorder final : public Meter, public Observer {
   // Opens the files for this solver, before its first iteration. Throws ConfigError (kUsage) if a
   // file cannot be written.
   void open(Solver& solver);
-  // Writes the rest. Returns the first error since open(), kSnapshot.
+  // Writes the rest; on the chief of a job, also how useful its compute was. Returns the first
+  // error since open(), kSnapshot.
   Status close();
   // Records a display or a test of another process. Call it after open().
   void record(const ScoreMetrics& score);
@@ -73,6 +74,7 @@ class Recorder final : public Meter, public Observer {
   void count(const Counts& now);
   void flush_round(const std::optional<Evaluation>& evaluation);
   void log_shares(std::int64_t iteration);
+  void write_faults(const table::AccountBody& account, std::int64_t iteration);
   void note(const char* flag, const Status& status);
 
   const RecorderOptions options_;
@@ -94,7 +96,8 @@ class Recorder final : public Meter, public Observer {
   ClockMetrics clock_;  // under way
   ClockMetrics shown_;  // sums since the last line of the log
   std::int64_t shown_at_ = 0;
-  Status failure_;  // the first: said once, and training goes on without
+  std::uint32_t faults_ = 0;  // that were written down
+  Status failure_;            // the first: said once, and training goes on without
 };
 
 }  // namespace shoal::parallel

@@ -41,6 +41,8 @@ struct RunOptions : SolverOptions {
   // Called when a phase of this scheme ("local" without a table) begins at this iteration. The
   // first call comes before `opened`.
   std::function<void(const std::string& scheme, std::int64_t iteration)> phase;
+  // Called when a generation after the first begins, with whether this worker is its chief.
+  std::function<void(bool)> leads;
   // Called with the first solver, before its first iteration, where the run goes on.
   std::function<void(Solver&)> opened;
   // Returns the records that all workers read in an epoch, for the log; 0: not known.

@@ -2,6 +2,7 @@
 // them. docs/simulating-a-cluster.md.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "shoal/base/random.h"
@@ -42,12 +43,21 @@ struct Compute {
   Instant done(Instant now, double seconds) const;
 };
 
+// The failures of a process, and when another comes in its place.
+struct Failure {
+  double mtbf = 0;               // the mean seconds from its start to its failure; 0: only `at`
+  std::vector<double> at;        // seconds of the run
+  std::optional<double> repair;  // seconds until another asks to join; none: none does
+  Instant unnoticed{};           // beside the latency, until the coordinator notes it
+};
+
 struct Process {
   bool worker = true, server = false;
   Compute compute{};     // of a worker
   double bandwidth = 0;  // bytes a second, each way; 0: no limit
   Instant latency{}, jitter{};
   double seconds_per_byte = 0;  // how long a pushed byte keeps the server busy
+  std::optional<Failure> failure{};
 };
 
 struct Cluster {
@@ -58,6 +68,10 @@ struct Cluster {
   std::optional<Instant> coordinator_latency;
   int workers() const { return count(&Process::worker); }
   int servers() const { return count(&Process::server); }
+  bool has_failures() const {
+    return std::ranges::any_of(processes,
+                               [](const Process& one) { return one.failure.has_value(); });
+  }
   // Returns the speeds of the servers, for the placement of rows. A server whose links do not
   // divide its bandwidth has that for each worker.
   table::Servers known_servers() const;

@@ -64,14 +64,29 @@ struct WorkerFigures {
   double rows = 0;     // seconds of waiting for rows
   double others = 0;   // seconds of waiting for other workers or the coordinator
   table::Traffic traffic;
+  // Adds another process's, which came later in the same worker's place.
+  WorkerFigures& operator+=(const WorkerFigures& later);
+};
+
+// The cost of the failures of a cluster's workers. A step is a task of one worker.
+struct FailureFigures {
+  std::size_t failures = 0;  // of workers
+  std::size_t returns = 0;   // processes that joined in the places of lost ones
+  double mean_workers = 0;   // that took part
+  // Seconds without an update of the first row that learns, beyond the usual, of each failure and
+  // each return after which there was another update.
+  std::vector<double> stops_by_failures, stops_by_returns;
+  // Steps: computed, in the params, and that could have been computed had no worker failed.
+  double computed = 0, in_params = 0, possible = 0;
 };
 
 struct Outcome {
   std::string ending;  // why the run ended, in words
   std::string scheme;  // in words: "ssp 2"; the schemes of several phases one after the other
   double seconds = 0;
-  std::vector<Point> points;  // the last one is the end
-  std::vector<WorkerFigures> workers;
+  std::vector<Point> points;               // the last one is the end
+  std::vector<WorkerFigures> workers;      // of the cluster
+  std::optional<FailureFigures> failures;  // none: no worker of the cluster may fail
   // Sums over all servers: merges, contributions, dropped pushes, and staleness in clocks.
   table::ShardCounters counters;
   // [v]: how many pushes were v versions old when they were merged; the last: or more.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/solver/recoverable.h"
 #include "shoal/solver/updater.h"
 
 namespace shoal {
@@ -29,8 +30,8 @@ struct Gradients {
 // every layer. For each step, in this order:
 //   begin (the first of an iteration's steps), before_forward, after_backward,
 //   gradients, hand_in, apply
-// An error ends the run.
-class Exchange : public Checkpointed {
+// An error ends the run, but for an interruption: then the calls of Recoverable follow.
+class Exchange : public Checkpointed, public Recoverable {
  public:
   // Waits until iteration `iteration` may begin. Returns the permission, or why it does not begin.
   virtual Result<Permission> wait_to_begin(std::int64_t iteration) {

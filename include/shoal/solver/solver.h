@@ -100,6 +100,10 @@ class Solver {
   Result<Ending> solve_until(std::int64_t end);
   // Trains n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);
+  // Brings all of a team to the end of one iteration and ends this part of the run there, after a
+  // loss has interrupted a call for the team that was made on this member (is_interruption()).
+  // Returns as solve_until() does, which calls it for its own.
+  Result<Ending> recover();
   // Tests test net `index`. A team divides its batches, and the scores are the whole team's.
   // Returns no scores if it was interrupted. A chief whose team is not bounded tests alone, on the
   // params as they are.
@@ -125,12 +129,17 @@ class Solver {
  private:
   struct Parts;
   void connect_hooks();
+  Result<Ending> train_until(std::int64_t end);
+  Result<Ending> conclude(Ending ending);
+  Status end_together();
   Status iterate_until(std::int64_t end);
   Status iterate(bool ahead);
   Status queue_step();
   Status catch_up(std::uint64_t left);
   Status local_step(bool first);
   Result<bool> run_passes();
+  std::int64_t rate_steps(std::int64_t at);
+  bool follows_loss() const;  // the rate does, so that each iteration waits for the one before
   void note_loss(float loss);
   Status apply();
   Status finish();

@@ -29,8 +29,12 @@ class Team {
   virtual int index() const { return 0; }
   virtual int size() const { return 1; }
   bool chief() const { return index() == 0; }
+  // Returns whether this member may be the chief of the next segment: those before it may have left
+  // the team by then, or be lost.
+  virtual bool may_lead() const { return chief(); }
 
-  // Returns an error if the team has lost a member: for long work without a wait.
+  // Returns an error if the job has failed, or a loss interrupts this member: for long work without
+  // a wait.
   virtual Status status() const { return {}; }
   // Returns what the whole team does now, before iteration `iteration`. `mine`: the wish of this
   // member. All members do the same at the same iteration, perhaps a few iterations later.
@@ -46,6 +50,14 @@ class Team {
     (void)iteration, (void)ended, (void)last;
     return mine;
   }
+  // Used after a loss that interrupts all members: an error that is_interruption() came from a call
+  // of the team or the updater. Returns what all say once all were interrupted; "" of those that
+  // are lost. From here on other calls wait again, until another loss interrupts them.
+  virtual Result<std::vector<std::string>> reunite(std::string mine) {
+    return std::vector<std::string>{std::move(mine)};
+  }
+  // Returns, after that, how all end this part of the run.
+  virtual Result<Action> ends() { return Action::kRegroup; }
   // Used where members are at iterations of their own. This one leaves, having finished `iteration`
   // and received the answers to all its updates. `state` is its part of a gather for a snapshot.
   // Returns false if it cannot be spared, and all are about to stop.
@@ -59,7 +71,8 @@ class Team {
     (void)numbers;
     return {};
   }
-  // Returns on the chief one string for each member, in order; on others nothing.
+  // Returns on the chief, or, if that is lost, on the next member, one string for each member, in
+  // order; on others nothing.
   virtual Result<std::vector<std::string>> gather(std::string mine) {
     return std::vector<std::string>{std::move(mine)};
   }

@@ -14,6 +14,7 @@
 namespace shoal {
 
 class Net;
+class Recoverable;
 class RunState;
 class Tensor;
 
@@ -29,6 +30,9 @@ struct TeamPolicy {
   // Values that forward passes change (running means and the like) are exchanged with the params;
   // otherwise the solver averages them.
   bool shares_running_sums = false;
+  // The loss of a member interrupts all others (Code::kInterrupted), since they wait for each other
+  // within an iteration.
+  bool is_interrupted = false;
 };
 
 // Says whether an iteration may begin.
@@ -78,7 +82,7 @@ class Checkpointed {
   // The numbers of a row are the param's, its histories those of histories() at the same place
   // (solver/row_state.h).
   virtual std::vector<StateRow> rows() = 0;
-  // Fetches the histories if they are elsewhere. After settle().
+  // Fetches the histories if they are elsewhere, on each member that saves them. After settle().
   virtual Status prepare_save() { return {}; }
   // Returns the rule's first history of every param of the net, then its second: to save, or to
   // restore into. Null for a param whose rule is not this object's business.
@@ -138,6 +142,8 @@ class Updater {
   virtual Result<bool> another_step() = 0;
   virtual Status settle(Settle how) = 0;
   virtual Checkpointed& state() = 0;
+  // Returns the calls that follow an interruption; null: there is none.
+  virtual Recoverable* recoverable() { return nullptr; }
   // Write and read what the chief's snapshot holds beside histories. take throws ConfigError.
   virtual void put(RunState& run) = 0;
   virtual void take(const RunState& run, const std::string& file) = 0;
@@ -177,6 +183,7 @@ class ForwardingUpdater : public Updater {
   Result<bool> another_step() override { return inner_->another_step(); }
   Status settle(Settle how) override { return inner_->settle(how); }
   Checkpointed& state() override { return inner_->state(); }
+  Recoverable* recoverable() override { return inner_->recoverable(); }
   void put(RunState& run) override { inner_->put(run); }
   void take(const RunState& run, const std::string& file) override { inner_->take(run, file); }
   float mean_loss(float own) override { return inner_->mean_loss(own); }

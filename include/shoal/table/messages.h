@@ -3,6 +3,7 @@
 #pragma once
 
 #include "shoal/base/error.h"
+#include "shoal/base/signing.h"
 #include "shoal/table/plan.h"
 
 namespace shoal::table {
@@ -18,13 +19,13 @@ inline constexpr std::size_t kMaxReasonBytes = 4000;
 inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 
 // The purpose of a connection: rows, from a worker to a server; the coordinator's messages; updates
-// for copies, from a server to the one that has copies of its rows. A process opens one connection
-// for each purpose.
-enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2, kCopies = 3 };
+// for copies, from a server to the one that has copies of its rows; records, from the coordinator
+// to a standby. A process opens one connection for each purpose.
+enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2, kCopies = 3, kStandby = 4 };
 
 // The version of all frames but the first messages. docs/reference/protocol.md lists what each
 // version changed.
-inline constexpr std::uint8_t kProtocolVersion = 10;
+inline constexpr std::uint8_t kProtocolVersion = 11;
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
@@ -42,6 +43,14 @@ struct Hello {
   Nonce nonce{};
   // The HMAC-SHA256 of the job's token over "hello", the challenge's fields and all fields above.
   Digest proof{};
+};
+// Follows the Hello: shows that the rank in it is the sender's, who alone can sign with its key.
+struct Claim {
+  Rank whom = 0;  // of the accepting process; kNoRank: any, for a process without a rank
+  PublicKey key{};
+  // Over "shoal claim", the fields of Challenge and Hello, those above, and under TLS what binds
+  // them to the connection.
+  Signature signature{};
 };
 struct Welcome {
   std::uint16_t version = kProtocolVersion;
@@ -85,9 +94,13 @@ struct Taken {
 
 // From the chief, worker 0, to every server: all rows, of which the server keeps its own.
 struct PlanMessage {
-  Plan plan;
+  explicit PlanMessage(Plan plan = {}, InPlace in_place = {})
+      : plan(std::make_shared<Plan>(std::move(plan))), in_place(std::move(in_place)) {}
+  // Copies of the message share the plan. It lies outside, since a Message of any type takes as
+  // many bytes as the largest type.
+  std::shared_ptr<Plan> plan;
   // The rows of the only worker, for a server in its process; not on the wire.
-  InPlace in_place{};
+  InPlace in_place;
 };
 // The initial numbers of one part of a row, in float32. The server sends one Ready when all its
 // rows have their weights.
@@ -214,8 +227,8 @@ enum class Topic : std::uint16_t {
   kPaused = 8,
   // This worker has finished. Answered when all have.
   kDone = 9,
-  // A ReportBody: the worker's times since its last report, from which the straggler is named. Not
-  // answered.
+  // A ReportBody: the worker's times since its last report, from which the straggler is named. The
+  // chief's is answered with an AccountBody, and so is, before its own answer, its kDone.
   kReport = 10,
   // Both ways: the sender has received `clock` messages of this conversation, over all connections.
   // The other side forgets those, and sends the rest again on a new connection.
@@ -241,11 +254,21 @@ enum class Topic : std::uint16_t {
   // next generation's roster instead.
   kLeave = 17,
   // A process without a rank asks for one on a connection of its own; `clock` is its incarnation.
-  // Answered with the u32 rank under which it is to join.
+  // The rank belongs to the key of that connection.
+  // Answered with the u32 rank under which it is to join. A process that does not coordinate
+  // answers with kNoRank and the address of the one that does.
   kEnroll = 18,
   // A TolerancesBody, from worker 0, when it gives the servers the plan of generation `clock`. Not
   // answered. In a generation without one any loss ends the job.
   kTolerances = 19,
+  // The i64 steps that this worker has finished, and any bytes. It was interrupted by a loss, and
+  // takes part in no other round until all workers ask this; `clock` is the generation * 2^32 + the
+  // processes of its plan that are lost.
+  // Answered to all as kGather is to worker 0, with nothing for workers that are lost.
+  kReunite = 20,
+  // A piece of a Record (coordinator/record.h), for a standby; `clock` is 1 if it is the last. Not
+  // answered, but counted (kHeard).
+  kRecord = 21,
 };
 // A request of one worker to all workers.
 enum class Want : std::uint8_t {
@@ -303,7 +326,7 @@ struct Directive {
   std::string text;
 };
 
-using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, Offer, Taken,
+using Message = std::variant<Challenge, Hello, Claim, Welcome, Refuse, Ping, Bye, Offer, Taken,
                              PlanMessage, Init, Ready, Push, Get, RowMessage, NeedPush, Retire,
                              Norm, NormTotal, Update, Copied, Ask, Answer, Directive>;
 const char* name_of(const Message& message);  // "Push"
@@ -321,6 +344,8 @@ struct JoinBody {
   std::string address;
   // Net, solver and scheme as text, so that a difference can be shown.
   std::string configuration;
+  // The key with which the process claimed its rank. The coordinator fills it in.
+  PublicKey key{};
 };
 // The processes of a generation and their parts in it.
 struct RosterBody {
@@ -333,6 +358,7 @@ struct RosterBody {
     Clock clock = 0;       // iterations that its worker has made
     double weight = 0;     // its worker's share of the data beside the others'; 0: all are equal
     double bandwidth = 0;  // of its server's link in bytes a second; 0: no limit is known
+    PublicKey key{};       // with which it claims its rank
   };
   // By rank. Workers and servers are numbered in the order of ranks.
   std::vector<Process> processes;

@@ -47,7 +47,11 @@ struct Start {
   // tasks.
   Clock at = 0;
   bool operator==(const Start&) const = default;
+  void state(auto& io) { io(worker, steps, mean_steps, over, reread, at); }
 };
+
+class StateReader;
+class StateWriter;
 
 class Pacer {
  public:
@@ -71,6 +75,11 @@ class Pacer {
   // number, steps, seconds of the last, the time of its end in seconds since the pacer's first
   // worker came, whether it is done, and the round, from 1.
   std::string take_round() { return std::exchange(ended_round_, {}); }
+  // These write all that the pacer knows, and read it into a new pacer of the same scheme.
+  virtual void save(StateWriter& io) = 0;
+  virtual void load(StateReader& io) = 0;
+  // Passes what was not taken yet.
+  void state_not_taken(auto& io) { io(starts_, remarks_, ended_round_); }
 
  protected:
   std::vector<Start> starts_;

@@ -41,10 +41,14 @@ struct Plan {
   std::uint16_t copy_of(int server) const {
     return static_cast<std::uint16_t>((server + 1) % servers);
   }
+  // Says why no process may be lost while this plan holds; "": some may. Not on the wire.
+  std::string why_none{};
   bool is_copied(int server) const { return copies == 2 && copy_of(server) != server; }
   Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(worker); }
   bool operator==(const Plan&) const = default;
 };
+// Returns whether workers write rows of the plan for each other.
+bool has_messages(const Plan& plan);
 // Returns "", or the first thing wrong, in words.
 std::string validate(const Plan& plan);
 

@@ -2,6 +2,7 @@
 // the bridge (parallel/) uses: the service over TCP implements it, and so can a simulation.
 #pragma once
 
+#include "shoal/table/account.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"
 
@@ -56,6 +57,8 @@ class Table {
   virtual const RosterBody& roster() const = 0;  // of this generation; good as long as the table
   // Returns whether rows may have a second copy (Plan::copies). In a simulation they have one.
   virtual bool can_copy() const { return false; }
+  // Returns whether the process is known to have left the job, or to be lost.
+  virtual bool is_gone(Rank) const { return false; }
 
   // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)`
   // gives their numbers (histories: as many parts as the rule has, or empty spans for zeros);
@@ -110,6 +113,28 @@ class Table {
   virtual void tell(Topic topic, Clock clock, std::string body) = 0;
   // Returns the answers to kOutputs since the last call: chief only.
   virtual std::vector<Answer> take_outputs() = 0;
+  // Returns the account of the job that the coordinator told last: on the chief, after its kReport
+  // and with the end of finish(). On any thread.
+  virtual std::optional<AccountBody> account() const { return std::nullopt; }
+
+  // ---- losses ----
+  // Returns kInterrupted if a loss has stopped all workers and reunite() was not called since. Such
+  // a loss is one of a process of a plan by which workers write rows for each other: none of them
+  // can go on. Each wait for a row that has not come, start(), and each round but kBarrier then end
+  // with the same error. On any thread.
+  virtual Status interruption() const { return {}; }
+  // Waits until all workers have been interrupted. Returns what each of them says, by worker ("":
+  // it is lost), and how many processes of the plan are lost. From here on waits wait again, until
+  // another loss; but no row that one worker writes comes any more.
+  struct Reunion {
+    std::uint32_t losses = 0;
+    std::vector<std::string> said;
+  };
+  virtual Result<Reunion> reunite(std::string mine) {
+    return Reunion{.losses = 0, .said = {std::move(mine)}};
+  }
+  // Waits, after reunite(), for what ends this generation: the same for all workers.
+  virtual Result<Want> end_of_generation() { return Want::kRegroup; }
 
   // Waits, before iteration `clock` starts, while a pause is being agreed on. Returns what all do
   // now, after `clock` iterations.
@@ -145,6 +170,16 @@ enum class Encrypt { kAuto, kAlways, kNever };
 // recorded handshake.
 inline constexpr std::size_t kShortestToken = 16;
 
+// The PEM files of a process that shows a certificate: it, with the CAs between if any; its key;
+// the CAs whose certificates are accepted.
+struct CertificateFiles {
+  std::string certificate, key, authorities;
+};
+class Certificates;
+// Reads the files. They are read again when they change: connections that are made then use what
+// they hold then. Errors are kUsage, and name the file and what is wrong in it.
+Result<std::shared_ptr<Certificates>> read_certificates(const CertificateFiles& files);
+
 // Says whether a job outlives the loss of a process.
 struct LossPolicy {
   bool goes_on = false;           // the others go on, where the plan permits it; false: all end
@@ -164,12 +199,17 @@ struct ServiceOptions {
   // order in which the others ask with enroll(), which waits for process 0 for as long as `start`.
   bool ranks_by_order = false;
   bool worker = true, server = true;
-  std::string coordinator;           // "host:port" of process 0; unused there
-  std::string bind = "127.0.0.1";    // address to listen on
-  std::uint16_t port = 0;            // 0: a free one
-  std::string advertise;             // "host:port" or "host" told to others; empty: `bind`
-  std::string host;                  // for people
-  std::string token;                 // of the job; the same on all
+  std::string coordinator;          // "host:port" of process 0; unused there
+  Rank coordinator_rank = 0;        // of the process that is there, if another took its place
+  std::vector<std::string> others;  // addresses of servers, which enroll() asks, too
+  std::string bind = "127.0.0.1";   // address to listen on
+  std::uint16_t port = 0;           // 0: a free one
+  std::string advertise;            // "host:port" or "host" told to others; empty: `bind`
+  std::string host;                 // for people
+  std::string token;                // of the job; the same on all
+  // The key by which this process claims its rank, the same for enroll() and the service; null: the
+  // service draws one.
+  std::shared_ptr<const SigningKey> key{};
   std::string configuration;         // net, solver and scheme as text
   std::uint64_t seed = 0;            // the job's, if this is process 0
   std::optional<SchemeSpec> scheme;  // the plan's, for the coordinator of process 0
@@ -182,6 +222,9 @@ struct ServiceOptions {
   // Bytes a link hands to the system ahead: the most that an urgent row waits for.
   std::size_t window = 512 * 1024;
   Encrypt encrypt = Encrypt::kAuto;
+  // Both ends of an encrypted connection show a certificate, beside their proof of the token; null:
+  // the token is the key. All processes do the same.
+  std::shared_ptr<Certificates> certificates{};
   // Under a throttle: kTcp.
   LocalTransport local_transport = LocalTransport::kAuto;
   // Bytes a second each way that this process may send and receive; 0: no limit. For trials.
@@ -194,10 +237,16 @@ struct ServiceOptions {
 };
 // Returns "", or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);
+// The place of a process that joins in its job.
+struct Enrolment {
+  Rank rank = 0, coordinator_rank = 0;
+  std::string coordinator;  // where that process is
+};
 // Asks the job's process 0 for a rank, for a process that is to join while the job trains, or one
 // of those it begins with if they come without ranks; token, coordinator and times as in the
-// options. An error says why there is none: no process there, another token.
-Result<Rank> enroll(const ServiceOptions& options);
+// options. A job that trains may be asked at any of its servers. The rank belongs to options.key,
+// which is not null. An error says why there is no rank: no process there, another token.
+Result<Enrolment> enroll(const ServiceOptions& options);
 
 // The wish of a server alone: a snapshot or a stop of the whole job, never kRegroup; or to leave,
 // as it does when its rows are elsewhere. If it cannot be spared all stop.
@@ -229,6 +278,9 @@ class Service {
   // Returns whether the job, of which this server alone was a part, has stopped and is to be
   // continued.
   virtual bool requeued() const = 0;
+  // Returns the addresses of the servers of a job that has removed this process and goes on without
+  // it, where it can join anew once this service is gone. Empty: the job did not remove it.
+  virtual std::vector<std::string> where_to_rejoin() const = 0;
 };
 
 }  // namespace shoal::table

@@ -52,7 +52,9 @@ std::string system_reason(int error_number) {
 }
 
 std::string why_not_opened(const std::string& path, int error_number) {
-  const std::string reason = system_reason(error_number);
+  std::string reason = system_reason(error_number);
+  if (error_number == ENOENT && path.find('\\') != std::string::npos)
+    reason += "; the name holds a backslash: folders are divided by / here";
   if (error_number != ENOENT || path.starts_with('/')) return reason;
   std::error_code ignored;
   return str(reason, "; the current folder is ", std::filesystem::current_path(ignored).string());

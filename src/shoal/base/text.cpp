@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 
 namespace shoal {
 namespace {
@@ -20,6 +21,19 @@ std::size_t same_start(std::string_view a, std::string_view b) {
   std::size_t n = 0;
   while (n < a.size() && n < b.size() && lower(a[n]) == lower(b[n])) ++n;
   return n;
+}
+
+// Returns how many slips may lie between a word and the one that was meant: one in four letters,
+// without an ending that both have behind a '_', and never another first letter in place of the
+// right one.
+int most_slips(std::string_view word, std::string_view meant) {
+  const std::size_t ending = word.rfind('_');
+  const bool shared = ending != std::string_view::npos && ending > 0 &&
+                      meant.size() > word.size() - ending && meant.ends_with(word.substr(ending));
+  const std::size_t letters = shared ? ending : word.size();
+  const bool other_first = letters > 1 && meant.size() > 1 && lower(word[0]) != lower(meant[0]) &&
+                           lower(word[1]) == lower(meant[1]) && lower(word[0]) != lower(meant[1]);
+  return other_first ? 0 : std::clamp(static_cast<int>(letters) / 4, 1, 3);
 }
 
 }  // namespace
@@ -43,11 +57,10 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  const int limit = std::clamp(static_cast<int>(word.size() + 1) / 3, 1, 3);
-  int best = limit + 1;
+  int best = std::numeric_limits<int>::max();
   std::string found;
   for (const std::string& candidate : candidates) {
-    const int distance = edit_distance(word, candidate);
+    const int distance = edit_distance(word, candidate), limit = most_slips(word, candidate);
     const bool better = distance < best ||
                         (distance == best && same_start(word, candidate) > same_start(word, found));
     if (distance <= limit && better) {

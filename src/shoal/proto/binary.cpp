@@ -5,6 +5,7 @@
 
 #include <climits>
 
+#include "shoal/base/file.h"
 #include "shoal/base/regular_file.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/foreign.h"
@@ -32,6 +33,12 @@ std::string flag_hint(FileKind kind) {
   return "";
 }
 
+// Reads a model once more, as one of a fork. Returns whether it is.
+bool is_forks(const std::string& path, Message& message) {
+  const Result<std::string> bytes = read_file(path);
+  return bytes.ok() && read_fork_model(bytes.value(), path, static_cast<NetParameter&>(message));
+}
+
 // Reads a whole file into `message`, having made sure that it is of that kind.
 void read_binary(const std::string& path, FileKind wanted, Message& message) {
   const RegularFile file = or_throw(RegularFile::open(path, Code::kConfig));
@@ -46,7 +53,7 @@ void read_binary(const std::string& path, FileKind wanted, Message& message) {
   io::CodedInputStream in(&stream);
   in.SetTotalBytesLimit(INT_MAX);  // far above protobuf's default
   const bool whole = message.ParsePartialFromCodedStream(&in) && in.ConsumedEntireMessage();
-  if (!whole)
+  if (!whole && !(wanted == FileKind::kModel && is_forks(path, message)))
     throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted),
                       ", or is damaged: it cannot be read on from byte ", in.CurrentPosition(),
                       " of ", file.size(), "; was a copy or a download cut short?");
@@ -60,6 +67,7 @@ NetParameter read_weights(const std::string& path) {
   if (kind_of_file(path) == FileKind::kHdf5) return read_hdf5_weights(path);
   NetParameter net;
   read_binary(path, FileKind::kModel, net);
+  drop_colliding_params(net);
   adopt_poseidon(net, path);
   upgrade_net(net, {path, {}, "", false});
   for (LayerParameter& layer : *net.mutable_layer()) {

@@ -4,8 +4,13 @@
 #include <google/protobuf/descriptor.h>
 
 #include "shoal/base/log.h"
+#include "shoal/proto/layers.pb.h"
 
 namespace shoal {
+
+bool reads_data_param(const LayerParameter& layer) {
+  return layer.type() == "Data" || layer.type() == "AnnotatedData";
+}
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string_view>
 
 #include "shoal/base/bytes.h"
@@ -20,8 +21,10 @@ namespace {
 
 using google::protobuf::RepeatedField;
 using google::protobuf::UnknownField;
+using google::protobuf::UnknownFieldSet;
 
 constexpr int kPoseidonBlobMode = 7, kPoseidonGlobalId = 8;
+constexpr int kFirstParam = 8;               // of a layer, behind its blobs
 constexpr int kRawType = 10, kRawData = 12;  // NVIDIA's
 enum RawType : std::uint64_t { kDouble = 0, kFloat = 1, kHalf = 2 };
 
@@ -89,6 +92,34 @@ void to_float(RepeatedField<double>& from, RepeatedField<float>& to) {
   for (const double value : from) to.Add(static_cast<float>(value));
 }
 
+// Adds one field of a message that may be another's. Returns whether it can be read.
+template <class Message>
+bool merge_field(const UnknownField& field, Message& message) {
+  UnknownFieldSet alone;
+  alone.AddField(field);
+  std::string bytes;
+  Message one;
+  if (!alone.SerializeToString(&bytes) || !one.ParsePartialFromString(bytes)) return false;
+  message.MergeFrom(one);
+  return true;
+}
+
+// Adds the numbers of fields that cannot be read to `left_out`. Returns false for a damaged layer.
+template <class Message>
+bool read_fork_layer(const std::string& bytes, Message& layer, std::set<int>& left_out) {
+  if (layer.ParsePartialFromString(bytes)) return true;
+  layer.Clear();
+  UnknownFieldSet fields;
+  if (!fields.ParseFromString(bytes)) return false;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const int number = fields.field(i).number();
+    if (merge_field(fields.field(i), layer)) continue;
+    if (number < kFirstParam) return false;  // its name or its blobs
+    left_out.insert(number);
+  }
+  return true;
+}
+
 std::string dims_in_words(const std::vector<std::int64_t>& dims) {
   std::string words;
   for (const std::int64_t dim : dims) words += str(words.empty() ? "" : " x ", dim);
@@ -126,6 +157,37 @@ void adopt_poseidon(NetParameter& net, const std::string& name) {
       param.set_shared_file_system(param.is_color());
       param.clear_is_color();
     }
+  }
+}
+
+bool read_fork_model(const std::string& bytes, const std::string& name, NetParameter& net) {
+  UnknownFieldSet fields;
+  if (!fields.ParseFromString(bytes)) return false;
+  net.Clear();
+  std::set<int> left_out;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const UnknownField& field = fields.field(i);
+    const bool holds_bytes = field.type() == UnknownField::TYPE_LENGTH_DELIMITED;
+    bool read = true;
+    if (holds_bytes && field.number() == NetParameter::kLayerFieldNumber)
+      read = read_fork_layer(field.length_delimited(), *net.add_layer(), left_out);
+    else if (holds_bytes && field.number() == NetParameter::kLayersFieldNumber)
+      read = read_fork_layer(field.length_delimited(), *net.add_layers(), left_out);
+    else
+      merge_field(field, net);
+    if (!read) return false;
+  }
+  std::string numbers;
+  for (const int number : left_out) numbers += str(numbers.empty() ? "" : ", ", number);
+  LOG(INFO) << name << ": written by a fork of Caffe; left out of its layers, since they are other "
+            << "fields here: number " << numbers;
+  return true;
+}
+
+void drop_colliding_params(NetParameter& net) {
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() != "Swish") layer.clear_swish_param();
+    if (layer.type() != "Clip") layer.clear_clip_param();
   }
 }
 

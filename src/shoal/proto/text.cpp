@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -41,6 +42,9 @@ std::string read_text(const std::string& path, FileKind wanted) {
   if (std::filesystem::is_directory(path, ignored))
     throw ConfigError(Code::kConfig, path, " is a folder");
   std::string text = or_throw(read_file(path));
+  if (const std::string wide = wide_encoding(text); !wide.empty())
+    throw ConfigError(Code::kConfig, path, " is ", wide, "; save it as UTF-8 (iconv -f ", wide,
+                      " -t UTF-8 does)");
   const FileKind kind = kind_of(std::string_view(text).substr(0, 64 << 10));
   if (kind == FileKind::kEmpty) throw ConfigError(Code::kConfig, path, " is empty");
   const bool binary = kind == FileKind::kModel || kind == FileKind::kSolverState ||

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/proto/text_characters.h"
 #include "shoal/proto/text_scan.h"
 #include "shoal/proto/text_words.h"
 
@@ -90,6 +91,7 @@ std::string place_in(const TextPlaces& places, const std::string& name,
 void parse_text(std::string text, const std::string& name, Message& message, TextPlaces& places) {
   // Blanks a byte order mark, as some editors leave it.
   if (text.starts_with("\xef\xbb\xbf")) text.replace(0, 3, "   ");
+  check_characters(text, name);
   text = rewrite_aliases(std::move(text), *message.GetDescriptor(), name);
   Collector collector;
   TextFormat::Parser parser;

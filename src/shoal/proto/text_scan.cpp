@@ -6,9 +6,12 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
+#include "shoal/proto/fork_fields.h"
 
 namespace shoal {
 namespace {
@@ -55,11 +58,16 @@ struct Edit {
   std::string text;
 };
 
-std::string apply(std::string text, std::vector<Edit> edits) {
+std::string with_edits(const std::string& text, std::vector<Edit> edits) {
   std::sort(edits.begin(), edits.end(),
-            [](const Edit& a, const Edit& b) { return a.begin > b.begin; });
-  for (const Edit& edit : edits) text.replace(edit.begin, edit.end - edit.begin, edit.text);
-  return text;
+            [](const Edit& a, const Edit& b) { return a.begin < b.begin; });
+  std::string out;
+  std::size_t done = 0;
+  for (const Edit& edit : edits) {
+    out.append(text, done, edit.begin - done).append(edit.text);
+    done = edit.end;
+  }
+  return out.append(text, done);
 }
 
 // Returns the token after the value or block of the field named at `index`.
@@ -83,38 +91,89 @@ bool is_field_name(const std::vector<Token>& tokens, std::size_t index) {
   return next == ":" || next == "{" || next == "<";
 }
 
-// Rewrites one `name: value` or block that starts at `index`, if it is one of the aliases.
-void rewrite_one(const std::vector<Token>& tokens, std::size_t index, const Descriptor& root,
-                 const std::string& text, const std::string& name, std::vector<Edit>& edits) {
-  const Token& token = tokens[index];
-  const Token* value = index + 2 < tokens.size() ? &tokens[index + 2] : nullptr;
-  const std::string place = str(name, ":", token.line + 1);
-  const bool in_solver = root.name() == "SolverParameter";
-  if (token.text == "ceil_mode" && value &&
-      place_of(tokens, index, root).path.ends_with("pooling_param")) {
-    const bool yes =
-        value->text == "true" || value->text == "True" || value->text == "t" || value->text == "1";
-    const bool no = value->text == "false" || value->text == "False" || value->text == "f" ||
-                    value->text == "0";
-    if (!yes && !no) return;
-    edits.push_back({token.begin, token.end, "round_mode"});
-    edits.push_back({value->begin, value->end, yes ? "CEIL" : "FLOOR"});
-    LOG(INFO) << place << ": ceil_mode: " << value->text
-              << " (of OpenCV and forks) read as round_mode: " << (yes ? "CEIL" : "FLOOR");
-  } else if (token.text == "device_id" && in_solver && value && value->is_string &&
-             place_of(tokens, index, root).path.empty()) {
-    edits.push_back({token.begin, token.end, "device_list"});
-    LOG(INFO) << place << ": device_id: " << value->text
-              << " (a list, as Poseidon has it) read as device_list";
-  } else if (token.text == "layer_blobs_global_idx" && in_solver &&
-             place_of(tokens, index, root).path.empty()) {
-    const std::size_t end = tokens[std::min(after_field(tokens, index), tokens.size()) - 1].end;
-    std::string blank = text.substr(token.begin, end - token.begin);
-    std::replace_if(
-        blank.begin(), blank.end(), [](char c) { return c != '\n'; }, ' ');
-    edits.push_back({token.begin, end, blank});
-  }
+// The text of the field at tokens [begin, end), with nothing but its line ends left.
+std::string blanked(const std::string& text, std::size_t begin, std::size_t end) {
+  std::string blank = text.substr(begin, end - begin);
+  std::replace_if(
+      blank.begin(), blank.end(), [](char c) { return c != '\n'; }, ' ');
+  return blank;
 }
+
+// Rewrites what one file has of other families' spellings.
+class Rewriter {
+ public:
+  Rewriter(const std::vector<Token>& tokens, const std::string& text, const Descriptor& root,
+           const std::string& name)
+      : tokens_(tokens), text_(text), root_(root), name_(name) {}
+
+  // Looks at the field that begins at `index`, in `message`. Returns whether it takes it away.
+  bool look(std::size_t index, const Descriptor* message) {
+    const Token& token = tokens_[index];
+    const Token* value = index + 2 < tokens_.size() ? &tokens_[index + 2] : nullptr;
+    const bool at_top = message == &root_ && root_.name() == "SolverParameter";
+    if (token.text == "ceil_mode" && value && message && message->name() == "PoolingParameter") {
+      ceil_mode(token, *value);
+    } else if (token.text == "device_id" && at_top && value && value->is_string) {
+      edits_.push_back({token.begin, token.end, "device_list"});
+      LOG(INFO) << place(token) << ": device_id: " << value->text
+                << " (a list, as Poseidon has it) read as device_list";
+    } else if (token.text == "layer_blobs_global_idx" && at_top) {
+      blank(index);
+      if (said_.insert(token.text).second)
+        LOG(WARNING) << place(token)
+                     << ": layer_blobs_global_idx (of Poseidon) is not needed and is ignored";
+      return true;
+    } else if (const auto reading = reading_of(message, token.text, value ? value->text : "")) {
+      return read(*reading, index);
+    }
+    return false;
+  }
+  std::vector<Edit> edits() && { return std::move(edits_); }
+
+ private:
+  std::string place(const Token& token) const { return str(name_, ":", token.line + 1); }
+
+  void ceil_mode(const Token& token, const Token& value) {
+    const auto is = [&](auto... words) { return ((value.text == words) || ...); };
+    const bool yes = is("true", "True", "t", "1"), no = is("false", "False", "f", "0");
+    if (!yes && !no) return;
+    edits_.push_back({token.begin, token.end, "round_mode"});
+    edits_.push_back({value.begin, value.end, yes ? "CEIL" : "FLOOR"});
+    LOG(INFO) << place(token) << ": ceil_mode: " << value.text
+              << " (of OpenCV and forks) read as round_mode: " << (yes ? "CEIL" : "FLOOR");
+  }
+
+  void blank(std::size_t index) {
+    const std::size_t begin = tokens_[index].begin,
+                      end = tokens_[std::min(after_field(tokens_, index), tokens_.size()) - 1].end;
+    edits_.push_back({begin, end, blanked(text_, begin, end)});
+  }
+
+  bool read(const ForkReading& reading, std::size_t index) {
+    const Token& token = tokens_[index];
+    const std::string as = std::string(reading.as);
+    if (as.empty()) {
+      blank(index);
+    } else {
+      edits_.push_back({token.begin, token.end, as});
+      if (!reading.value.empty())
+        edits_.push_back(
+            {tokens_[index + 2].begin, tokens_[index + 2].end, std::string(reading.value)});
+    }
+    if (said_.insert(token.text).second)
+      LOG(INFO) << place(token) << ": " << token.text << " (of " << reading.fork << ") "
+                << (as.empty() ? "is passed over: " : str("is read as ", as, ": "))
+                << reading.reason;
+    return as.empty();
+  }
+
+  const std::vector<Token>& tokens_;
+  const std::string& text_;
+  const Descriptor& root_;
+  const std::string& name_;
+  std::vector<Edit> edits_;
+  std::set<std::string> said_;  // fields that the log has named
+};
 
 }  // namespace
 
@@ -138,47 +197,47 @@ std::vector<Token> scan(const std::string& text) {
   return tokens;
 }
 
-Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descriptor& root) {
-  std::vector<Place> stack = {{&root, nullptr, ""}};
-  std::vector<std::string> names = {""};  // the field read last, by depth
-  for (std::size_t i = 0; i < index && i < tokens.size(); ++i) {
-    const std::string& text = tokens[i].text;
-    Place& here = stack.back();
-    if (is_field_name(tokens, i)) {
-      names.back() = text;
-      here.field = here.message ? here.message->FindFieldByName(text) : nullptr;
-    } else if (text == "{" || text == "<") {
-      const Descriptor* inner = here.field ? here.field->message_type() : nullptr;
-      // No schema goes so deep, and paths would grow without bound.
-      const bool deep = stack.size() > kDeepestBlock;
-      stack.push_back({inner, nullptr,
-                       deep                ? here.path
-                       : here.path.empty() ? names.back()
-                                           : here.path + "." + names.back()});
-      names.emplace_back();
-    } else if ((text == "}" || text == ">") && stack.size() > 1) {
-      stack.pop_back();
-      names.pop_back();
-    }
+PlaceWalk::PlaceWalk(const Descriptor& root) : blocks_{{&root}} {}
+
+void PlaceWalk::step(const std::vector<Token>& tokens, std::size_t index) {
+  const std::string& text = tokens[index].text;
+  Block& here = blocks_.back();
+  if (is_field_name(tokens, index)) {
+    here.name = text;
+    here.field = here.message ? here.message->FindFieldByName(text) : nullptr;
+  } else if (text == "{" || text == "<") {
+    blocks_.push_back({here.field ? here.field->message_type() : nullptr});
+  } else if ((text == "}" || text == ">") && blocks_.size() > 1) {
+    blocks_.pop_back();
   }
-  return stack.back();
+}
+
+Place PlaceWalk::place() const {
+  Place place{blocks_.back().message, blocks_.back().field, ""};
+  // No schema goes so deep, and paths would grow without bound.
+  const std::size_t depth = std::min(blocks_.size() - 1, kDeepestBlock);
+  for (std::size_t i = 0; i < depth; ++i)
+    place.path += (place.path.empty() ? "" : ".") + blocks_[i].name;
+  return place;
+}
+
+Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descriptor& root) {
+  PlaceWalk walk(root);
+  for (std::size_t i = 0; i < index && i < tokens.size(); ++i) walk.step(tokens, i);
+  return walk.place();
 }
 
 std::string rewrite_aliases(std::string text, const Descriptor& root, const std::string& name) {
   const std::vector<Token> tokens = scan(text);
-  std::vector<Edit> edits;
-  bool warned = false;
+  Rewriter rewriter(tokens, text, root, name);
+  PlaceWalk walk(root);
+  std::size_t next = 0;  // what is inside a field that goes away is not looked at
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (!is_field_name(tokens, i)) continue;
-    const std::size_t before = edits.size();
-    rewrite_one(tokens, i, root, text, name, edits);
-    if (edits.size() > before && tokens[i].text == "layer_blobs_global_idx" && !warned) {
-      LOG(WARNING) << name << ":" << tokens[i].line + 1
-                   << ": layer_blobs_global_idx (of Poseidon) is not needed and is ignored";
-      warned = true;
-    }
+    if (i >= next && is_field_name(tokens, i) && rewriter.look(i, walk.message()))
+      next = after_field(tokens, i);
+    walk.step(tokens, i);
   }
-  return apply(std::move(text), std::move(edits));
+  return with_edits(text, std::move(rewriter).edits());
 }
 
 }  // namespace shoal

@@ -35,11 +35,29 @@ struct Place {
 Place place_of(const std::vector<Token>& tokens, std::size_t index,
                const google::protobuf::Descriptor& root);
 
+// Knows the place of each token while it goes through all of them.
+class PlaceWalk {
+ public:
+  explicit PlaceWalk(const google::protobuf::Descriptor& root);
+  // Goes on behind token `index`, which is the next.
+  void step(const std::vector<Token>& tokens, std::size_t index);
+  const google::protobuf::Descriptor* message() const { return blocks_.back().message; }
+  Place place() const;
+
+ private:
+  struct Block {
+    const google::protobuf::Descriptor* message;
+    const google::protobuf::FieldDescriptor* field = nullptr;
+    std::string name{};  // of the field read last
+  };
+  std::vector<Block> blocks_;  // the open ones
+};
+
 // Rewrites spellings of other families that the schema cannot hold, line by line in place:
 //   pooling_param { ceil_mode: true }   -> round_mode: CEIL, and false FLOOR (OpenCV and forks)
 //   device_id: "0,1" of a solver        -> device_list: "0,1" (Poseidon)
 //   layer_blobs_global_idx { ... }      -> nothing, with a warning (Poseidon)
-// Logs what it changes under `name`.
+// and the fields of fork_fields.h. Logs what it changes under `name`.
 std::string rewrite_aliases(std::string text, const google::protobuf::Descriptor& root,
                             const std::string& name);
 

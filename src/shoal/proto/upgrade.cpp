@@ -7,6 +7,7 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/proto/config_error.h"
+#include "shoal/proto/fields.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 
@@ -96,7 +97,7 @@ void warn_ignored(const LayerParameter& layer, const Param& param, const char* n
 
 void check_transforms(const NetParameter& net) {
   for (const LayerParameter& layer : net.layer()) {
-    if (layer.type() == "Data") warn_ignored(layer, layer.data_param(), "data_param");
+    if (reads_data_param(layer)) warn_ignored(layer, layer.data_param(), "data_param");
     if (layer.type() == "ImageData")
       warn_ignored(layer, layer.image_data_param(), "image_data_param");
     if (layer.type() == "WindowData")

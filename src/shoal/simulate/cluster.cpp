@@ -46,9 +46,11 @@ class Reader {
     int number = 0;
     for (const WorkersParameter& workers : param.worker()) {
       group_ = str(", worker { } ", ++number);
+      const bool server = workers.has_server() ? workers.server() : param.server_size() == 0;
       add(workers,
-          {.server = workers.has_server() ? workers.server() : param.server_size() == 0,
-           .compute = compute_of(workers)},
+          {.server = server,
+           .compute = compute_of(workers),
+           .failure = failure_of(workers, server)},
           workers.server_ns_per_byte(), "server_ns_per_byte");
     }
     number = 0;
@@ -117,6 +119,29 @@ class Reader {
       throw wrong("a slowdown is from ", param.from(), " to ", param.to(), " s");
     if (param.pause() && !param.has_to()) throw wrong("a pause needs an end: to");
     return slow;
+  }
+
+  std::optional<Failure> failure_of(const WorkersParameter& workers, bool server) const {
+    if (!workers.has_failure()) return std::nullopt;
+    const FailureParameter& param = workers.failure();
+    if (server)
+      throw wrong(
+          "failure { } of a worker with a server in its process: a simulated server has no "
+          "second copy, and its rows would be lost; give the servers processes of their "
+          "own: server { }");
+    if (!param.has_mtbf() && param.at().empty())
+      throw wrong("a failure needs mtbf, the mean time between failures, or at");
+    if (param.has_mtbf() && !(param.mtbf() > 0))
+      throw wrong("mtbf is ", param.mtbf(), "; it must be above 0");
+    Failure failure{.mtbf = at_most(param.mtbf(), "mtbf"),
+                    .at = {},
+                    .repair = {},
+                    .unnoticed = to_instant(
+                        at_most(not_negative(param.unnoticed(), "unnoticed"), "unnoticed"))};
+    for (const double at : param.at()) failure.at.push_back(at_most(not_negative(at, "at"), "at"));
+    if (param.has_repair())
+      failure.repair = at_most(not_negative(param.repair(), "repair"), "repair");
+    return failure;
   }
 
   std::string text_of(const std::string& path) const {

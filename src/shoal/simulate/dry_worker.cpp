@@ -11,8 +11,8 @@ namespace {
 
 class DryWorker final : public SimulatedWorker {
  public:
-  DryWorker(const WorkerSetup& setup, int number, std::shared_ptr<DryJob> dry)
-      : SimulatedWorker(setup, number), dry_(std::move(dry)) {}
+  DryWorker(const WorkerSetup& setup, const Place& place, std::shared_ptr<DryJob> dry)
+      : SimulatedWorker(setup, place), dry_(std::move(dry)) {}
 
  private:
   const table::Task& task() const { return phase_->task; }
@@ -78,7 +78,7 @@ class DryWorker final : public SimulatedWorker {
     }
     if (!task().pull_first) push(phase_->rest, clock_, verdict == table::Verdict::kDrop);
     ++clock_;
-    setup_.job.task_ends();
+    setup_.job.task_ends(place_.rank);
   }
 
   void step() {
@@ -169,7 +169,7 @@ class DryWorker final : public SimulatedWorker {
     });
   }
 
-  std::size_t own() const { return static_cast<std::size_t>(number_); }
+  std::size_t own() const { return static_cast<std::size_t>(place_.number); }
   void wait(std::span<const RowId> rows) { or_throw(waits_.wait(rows)); }
   void get(std::span<const RowId> rows, Clock clock) {
     for (const RowId row : rows) table_.get(row, clock, table::Part::kWeights);

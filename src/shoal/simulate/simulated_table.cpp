@@ -60,6 +60,45 @@ void SimulatedTable::open(const Plan& plan, const Destinations& destinations) {
       std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destinations);
   awaited_.assign(plan.rows.size(), false);
   missing_ = 0;
+  needed_ = table::has_messages(plan) ? plan.ranks : std::vector<table::Rank>();
+  count_losses();
+}
+
+// Forgets, after a loss, rows that are on their way: their memory is about to go.
+Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
+  const Result<bool> stays = TableSession::regroup(end);
+  TRY(stays);
+  needed_.clear();
+  if (was_interrupted()) {
+    made_again_ += std::max<std::int64_t>(0, generation_start().first + tasks_ - end.clock);
+    client_.reset();
+    for (int server = 0; server < job_.servers(); ++server)
+      job_.shard(server).forget_pushes(worker_);
+  }
+  tasks_ = 0;
+  worker_ = job_.number_of(rank_);
+  return stays;
+}
+
+Result<bool> SimulatedTable::join() {
+  enter();
+  TRY(this->status());
+  const table::JoinBody body{rank_, true, false, str("simulated ", rank_), "", ""};
+  job_.ask(rank_, table::Ask{table::Topic::kJoin, 0, encode(body)});
+  TRY(wait_until([this] { return worker_ >= 0 || is_refused_; }, figures.others));
+  return worker_ >= 0;
+}
+
+void SimulatedTable::heard(const Message& message) {
+  if (is_lost_) return;
+  const auto* const answer = std::get_if<table::Answer>(&message);
+  if (std::holds_alternative<table::Refuse>(message))
+    is_refused_ = true;
+  else if (answer && answer->topic == table::Topic::kJoin)
+    worker_ = job_.number_of(rank_);
+  else if (std::optional<table::Ask> reply = answers_.hear(message))
+    job_.ask(rank_, *reply);
+  if (!std::holds_alternative<table::NormTotal>(message)) wake();
 }
 
 void SimulatedTable::push(std::span<const table::Push> together) {
@@ -94,11 +133,12 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   enter();
   TRY(this->status());
   when_arrived(rows, [this] { wake(); });
-  return wait_until([this] { return missing_ == 0; }, figures.rows);
+  TRY(wait_until([this] { return missing_ == 0 || !interruption().ok(); }, figures.rows));
+  return missing_ == 0 ? Status() : interruption();
 }
 
 void SimulatedTable::received(int server, Message&& message) {
-  if (!client_ || std::holds_alternative<table::Ready>(message)) return;
+  if (!client_ || is_lost_ || std::holds_alternative<table::Ready>(message)) return;
   auto* const row = std::get_if<table::RowMessage>(&message);
   if (row != nullptr && job_.options().dry && !row->payload.bytes.empty()) {
     row->payload.bytes = client_->place(*row, row->payload.bytes.size());

@@ -11,12 +11,20 @@ namespace shoal::simulate {
 
 class SimulatedTable final : public table::TableSession {
  public:
-  SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
-      : TableSession(false, job.options().maker), job_(job), worker_(worker), thread_(thread) {
-    job.attach(worker, *this);
+  // `rank`: of the process, a worker of the job's first generation or one that is to join().
+  SimulatedTable(SimulatedJob& job, Rank rank, SimThread& thread)
+      : TableSession(false, job.options().maker),
+        job_(job),
+        rank_(rank),
+        thread_(thread),
+        worker_(job.number_of(rank)) {
+    job.attach(rank, *this);
   }
 
   // ---- the thread's side ----
+  // Joins the job that trains: returns when a generation begins in which this process is a worker.
+  // False: the job is done, and takes no one any more.
+  Result<bool> join();
   // The worker's; the table adds the seconds.
   WorkerFigures figures{};
   // Returns the figures now, which may be in the middle of computing or of a wait for rows.
@@ -41,13 +49,23 @@ class SimulatedTable final : public table::TableSession {
   void retire(const table::Retire& retire) override {
     if (!client_) return;  // no server has heard of this worker
     for (int server = 0; server < job_.servers(); ++server)
-      job_.link(worker_, server).send(0, retire);
+      job_.link(rank_, server).send(0, retire);
   }
+  // Counts a task of this worker, and those that were made again after a loss.
+  void task_ends() {
+    ++tasks_;
+    job_.task_ends(rank_);
+  }
+  std::int64_t made_again() const { return made_again_; }
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
-  Status status() const override { return job_.status(); }
+  Result<bool> regroup(const table::SegmentBody& end) override;
+  bool is_gone(Rank rank) const override { return gone_.contains(rank); }
+  Status status() const override {
+    return is_lost_ ? Error{Code::kPeer, "this process is lost"} : job_.status();
+  }
   Result<bool> leave(Clock, std::string) override { return false; }  // its workers stay
   std::shared_ptr<float[]> memory(std::size_t floats) override {
     return std::make_shared_for_overwrite<float[]>(floats);
@@ -71,7 +89,7 @@ class SimulatedTable final : public table::TableSession {
   }
   void abort(const Error& error) override {
     enter();
-    job_.fail(error);
+    if (!is_lost_) job_.fail(error);
   }
   // Releases: from here on nothing writes to the solver's params or reads its pushes.
   void release() override {
@@ -80,23 +98,37 @@ class SimulatedTable final : public table::TableSession {
   }
   table::Traffic traffic() const override {
     thread_.enter();
-    return job_.traffic(worker_);
+    return job_.traffic(rank_);
   }
   // Returns the time. While the thread computes, this is the time at which it began to.
   Instant now() const override { return thread_.acts() ? job_.time().now() : left_at_; }
   table::StalenessCounts staleness() const override {
     thread_.enter();
-    return job_.staleness(worker_);
+    return job_.staleness(rank_);
   }
 
   // ---- the job's side ----
   void received(int server, Message&& message);
-  std::optional<Message> next(int server) { return client_ ? client_->next(server) : std::nullopt; }
-  // Handles a message of the coordinator.
-  void heard(const Message& message) {
-    if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
-    if (!std::holds_alternative<table::NormTotal>(message)) wake();
+  std::optional<Message> next(int server) {
+    return client_ && !is_lost_ ? client_->next(server) : std::nullopt;
   }
+  // Ends this worker's part at once: each of its calls fails.
+  void be_lost() {
+    figures = figures_now();
+    computes_until_ = {};
+    is_lost_ = true;
+    thread_.resume();
+  }
+  bool is_lost() const { return is_lost_; }
+  // Goes on without the process of this rank, which the coordinator has counted out.
+  void lose(table::Rank rank) {
+    gone_.insert(rank);
+    note_lost(rank);
+    count_losses();
+    wake();
+  }
+  // Handles a message of the coordinator.
+  void heard(const Message& message);
   // Lets the thread look again whether it has to wait.
   void wake() {
     if (suspended_) thread_.resume();
@@ -109,17 +141,27 @@ class SimulatedTable final : public table::TableSession {
     return {};
   }
   void say(table::Ask question) override {
-    if (status().ok()) job_.ask(worker_, std::move(question));
+    if (status().ok()) job_.ask(rank_, std::move(question));
   }
   Status wait_to_hear(const Heard& done, const char*, const char*) override {
     return wait_until([&] { return done(answers_); }, figures.others);
   }
   void know(table::RosterBody) override {}  // the job does
-  void pump(int server) { job_.link(worker_, server).wake(0); }
+  void forget_waits() override {
+    awaited_.assign(awaited_.size(), false);
+    missing_ = 0;
+    then_ = nullptr;
+  }
+  void count_losses() {
+    set_losses(static_cast<std::size_t>(
+        std::ranges::count_if(needed_, [this](table::Rank rank) { return gone_.contains(rank); })));
+  }
+  void pump(int server) { job_.link(rank_, server).wake(0); }
 
   SimulatedJob& job_;
-  const int worker_;
+  const Rank rank_;
   SimThread& thread_;
+  int worker_;  // its number in this generation; -1: it has not joined yet
   std::unique_ptr<table::Client> client_;
   std::vector<bool> awaited_;   // by row
   std::size_t missing_ = 0;     // rows that are awaited
@@ -130,6 +172,11 @@ class SimulatedTable final : public table::TableSession {
   Instant computes_until_{};  // the end of the last computation
   std::optional<Instant> waits_since_;
   bool suspended_ = false;
+  std::atomic<bool> is_lost_ = false;
+  bool is_refused_ = false;                  // it cannot join
+  std::int64_t tasks_ = 0, made_again_ = 0;  // of this generation; of all, those made again
+  std::set<table::Rank> gone_;
+  std::vector<table::Rank> needed_;  // whose loss interrupts this worker, in this generation
 };
 
 }  // namespace shoal::simulate

@@ -11,30 +11,17 @@
 #include "shoal/data/parts.h"
 #include "shoal/parallel/exchange/exchange_choice.h"
 #include "shoal/parallel/worker.h"
+#include "shoal/proto/fields.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/simulate/evaluator.h"
+#include "shoal/simulate/failures.h"
 #include "shoal/simulate/simulated_worker.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
 namespace {
-
-SolverParameter without_snapshots(SolverParameter param) {
-  param.clear_snapshot();
-  param.set_snapshot_after_train(false);
-  param.clear_snapshot_best();
-  param.set_display(0);
-  return param;
-}
-
-// Returns the solver that tests. Where phases say how long the run is, it does not warn that there
-// is no max_iter.
-SolverParameter tester_of(const SolverParameter& param, const parallel::JobSpec& spec) {
-  SolverParameter solver = without_snapshots(param);
-  if (!solver.has_max_iter() && spec.phases.back().end > 0) solver.set_max_iter(1);
-  return solver;
-}
 
 // Lets every worker read its share of a source that is not divided into parts.
 void share_sources(NetParameter& net) {
@@ -44,7 +31,7 @@ void share_sources(NetParameter& net) {
       data.set_shared_file_system(true);
   };
   for (LayerParameter& layer : *net.mutable_layer()) {
-    if (layer.type() == "Data") share(*layer.mutable_data_param());
+    if (reads_data_param(layer)) share(*layer.mutable_data_param());
     if (layer.type() == "ImageData") share(*layer.mutable_image_data_param());
     if (layer.type() == "WindowData") share(*layer.mutable_window_data_param());
     if (layer.type() == "HDF5Data") share(*layer.mutable_hdf5_data_param());
@@ -62,86 +49,6 @@ parallel::JobSpec spec_of(const SolverParameter& param, const std::string& name)
   return spec;
 }
 
-// Tests the net with the rows as they are on the servers.
-class Evaluator {
- public:
-  Evaluator(const SolverParameter& param, const WorkerSetup& setup)
-      : job_(setup.job),
-        solver_(tester_of(param, setup.spec),
-                {.threads = setup.options.threads, .name = setup.options.name}) {}
-
-  std::vector<TestScore> test(const Workers& workers) {
-    if (solver_.test_nets().empty() || !load(workers)) return {};
-    average_sums(workers);
-    return or_throw(solver_.test(0));
-  }
-  // Returns the values of all params; none before the rows exist.
-  std::vector<float> weights(const Workers& workers) {
-    std::vector<float> all;
-    if (!load(workers)) return all;
-    for (const NetParam& param : solver_.net().params())
-      std::ranges::copy(param.blob->data.host(), std::back_inserter(all));
-    return all;
-  }
-  // Throws ConfigError unless `target` is an output of the test.
-  void check(const std::string& target) const {
-    std::vector<std::string> names = {kTrainLoss};
-    if (!solver_.test_nets().empty())
-      for (const Blob* output : solver_.test_nets()[0]->outputs_of_one_size())
-        names.push_back(output->name);
-    if (std::ranges::find(names, target) == names.end())
-      throw ConfigError(Code::kUsage, "the target is '", target,
-                        "', which is no output of the test net", did_you_mean(target, names),
-                        "; known are ", join(names));
-  }
-
- private:
-  // Gives the net the params of the job: the servers' rows, and where each worker updates a param
-  // itself, worker 0's. False: the rows do not exist yet.
-  bool load(const Workers& workers) {
-    const Plan* const plan = job_.shard(0).plan();
-    const std::vector<float>& own = workers[0]->own_params();
-    RowId row = 0;          // a plan's first rows are those of the params, one after the other
-    std::size_t begin = 0;  // of the param in `own`
-    for (const NetParam& param : solver_.net().params()) {
-      const std::span<float> all = param.blob->data.host_mut();
-      for (std::size_t at = 0; at < all.size(); ++row) {
-        const auto now = plan ? job_.shard(job_.server_of(row)).look(row) : std::nullopt;
-        if (!now) return false;
-        std::span<const float> numbers = now->payload.floats();
-        if (param.lr_mult != 0 && !plan->rows[row].learns && !own.empty())
-          numbers = std::span(own).subspan(begin + at, numbers.size());
-        std::ranges::copy(numbers, all.begin() + static_cast<std::ptrdiff_t>(at));
-        at += numbers.size();
-      }
-      begin += all.size();
-    }
-    return true;
-  }
-
-  // Sets the values that forward passes change, such as running means, to the mean of the workers
-  // that have done an iteration.
-  void average_sums(const Workers& workers) {
-    std::vector<double> sums;
-    int with = 0;
-    for (const auto& worker : workers) {
-      if (worker->running_sums().empty()) continue;
-      sums.resize(worker->running_sums().size());
-      for (std::size_t i = 0; i < sums.size(); ++i)
-        sums[i] += static_cast<double>(worker->running_sums()[i]);
-      ++with;
-    }
-    if (with == 0) return;
-    auto from = sums.begin();
-    for_each_running_sum(solver_.net(), [&](Tensor& sum) {
-      for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / with);
-    });
-  }
-
-  SimulatedJob& job_;
-  Solver solver_;
-};
-
 // Throws ConfigError if workers without numbers cannot run the solver: they compute as long
 // whatever their batches are, and find no groups.
 void check_dry(const SolverParameter& solver, const parallel::JobSpec& spec,
@@ -158,6 +65,20 @@ void check_dry(const SolverParameter& solver, const parallel::JobSpec& spec,
     throw ConfigError(Code::kUsage, options.name,
                       ": share_by, batch_by and the batch_size or iter_size of a phase say what "
                       "is read, and --dry reads nothing");
+}
+
+// Throws ConfigError if a job of this solver cannot have the cluster's failures.
+void check_failures(const SolverParameter& solver, const Cluster& cluster,
+                    const SimulationOptions& options) {
+  if (!cluster.has_failures()) return;
+  if (options.dry)
+    throw ConfigError(Code::kUsage,
+                      "the cluster has failure { }, after which a job goes on with another plan, "
+                      "and --dry has one plan alone; leave --dry out, perhaps with a smaller net");
+  if (solver.on_lost() == OnLost::STOP || solver.min_workers() > 1)
+    throw ConfigError(Code::kConfig, options.name,
+                      ": on_lost: STOP and min_workers end a job after a failure, which is not "
+                      "simulated, and the cluster has failure { }");
 }
 
 // Fills in the rates by which ways of exchange are chosen, where the solver has none, from the
@@ -196,10 +117,18 @@ class Simulation {
         slots_(options.threads),
         test_every_(to_instant(options.test_every)) {
     check_dry(param, spec_, options);
-    const WorkerSetup setup{spec_, options_, servers_, job_, slots_, tally_};
-    workers_ = options.dry ? make_dry_workers(setup) : make_training_workers(setup);
+    check_failures(param, cluster, options);
+    const auto founders = static_cast<std::size_t>(job_.workers());
+    if (cluster.has_failures()) {
+      account_.emplace(founders);
+      failures_.emplace(job_.cluster(), options.seed, job_.time(),
+                        Failures::Hooks{.fail = [this](int worker) { return fail(worker); },
+                                        .come_back = [this](int worker) { come_back(worker); }});
+    }
+    workers_ = options.dry ? make_dry_workers(setup()) : make_training_workers(setup());
+    for (const auto& worker : workers_) places_.push_back(worker.get());
     if (options.dry) return;
-    evaluator_.emplace(param, setup);
+    evaluator_.emplace(param, setup());
     if (options.target && options.target->output != kTrainLoss)
       evaluator_->check(options.target->output);
     if (options.test_every > 0) return;
@@ -213,8 +142,7 @@ class Simulation {
   Result<Outcome> run() {
     if (options_.seconds > 0)
       job_.time().at(to_instant(options_.seconds), [this] {
-        if (!job_.time().is_idle())
-          outcome_.ending = str(options_.seconds, " virtual seconds are over");
+        if (!is_idle()) outcome_.ending = str(options_.seconds, " virtual seconds are over");
       });
     for (const auto& worker : workers_) worker->start();
     try {
@@ -222,7 +150,10 @@ class Simulation {
     } catch (const ConfigError& error) {
       job_.fail(error.error());
     }
-    TRY(job_.status());
+    if (const Status status = job_.status(); !status.ok()) {
+      if (!failures_ || status.error().code != Code::kPeer) return status.error();
+      outcome_.ending = "the job cannot go on: " + status.error().message;
+    }
     const Instant end = job_.time().now();
     stop();  // a wait that is cut off counts
     complete(end);
@@ -230,6 +161,12 @@ class Simulation {
   }
 
  private:
+  WorkerSetup setup() {
+    return {spec_, options_, servers_, job_, slots_, tally_, account_ ? &*account_ : nullptr};
+  }
+  // Returns whether nothing is to come but failures, and processes that come back.
+  bool is_idle() { return job_.time().events() <= (failures_ ? failures_->waiting() : 0); }
+
   // Ends the threads of workers that have not ended.
   void stop() {
     if (!all_ended()) job_.fail({Code::kInternal, "the simulation is over"});
@@ -241,17 +178,46 @@ class Simulation {
     if (test_every_.count() > 0) keep_testing();
     while (outcome_.ending.empty() && job_.status().ok()) {
       if (all_ended()) {
-        outcome_.ending = "all workers have done their iterations";
+        const bool none_left = std::ranges::all_of(places_, &SimulatedWorker::is_lost);
+        outcome_.ending =
+            none_left ? "no worker is left" : "all workers have done their iterations";
         return;
       }
       up_to_date_ = false;
-      if (!job_.time().step())
+      if (is_idle() || !job_.time().step())
         job_.fail({Code::kInternal,
                    "the simulated job stands still: no worker has anything to do, and not all have "
                    "ended"});
       else
         check_limits();
+      if (account_) account_->updated(job_.time().now(), job_.updates());
     }
+  }
+
+  // ---- failures ----
+  bool fail(int number) {
+    SimulatedWorker& worker = *places_[static_cast<std::size_t>(number)];
+    if (worker.is_lost() || worker.ended()) return false;
+    const Rank rank = worker.place().rank;
+    worker.be_lost();
+    job_.lose(rank, job_.process_of(rank).failure->unnoticed + job_.latency(rank));
+    return true;
+  }
+  void come_back(int number) {
+    SimulatedWorker*& worker = places_[static_cast<std::size_t>(number)];
+    const Rank rank = job_.admit(worker->place().rank);
+    workers_.push_back(
+        make_training_worker(setup(), {.number = number, .rank = rank, .joins = true}));
+    worker = workers_.back().get();
+    worker->start();
+  }
+  // Returns the worker that is the chief now, or will be.
+  SimulatedWorker& chief() {
+    const auto order = [](const SimulatedWorker* worker) {
+      const int number = worker->number();
+      return std::pair(worker->is_lost() || number < 0, number);
+    };
+    return **std::ranges::min_element(places_, {}, order);
   }
 
   bool all_ended() const { return tally_.ended == workers_.size(); }
@@ -259,7 +225,7 @@ class Simulation {
   // Tests again and again, as long as any other event is to come.
   void keep_testing() {
     add_point();
-    if (!job_.time().is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });
+    if (!is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });
   }
 
   void add_point() {
@@ -287,10 +253,10 @@ class Simulation {
   // Writes the point to the metrics of worker 0.
   void write(const Point& point, bool has_loss) {
     if (has_loss)
-      workers_[0]->record({.kind = ScoreMetrics::Kind::kDisplay,
-                           .clock = point.updates,
-                           .time = point.seconds,
-                           .loss = point.loss});
+      chief().record({.kind = ScoreMetrics::Kind::kDisplay,
+                      .clock = point.updates,
+                      .time = point.seconds,
+                      .loss = point.loss});
     if (point.scores.empty()) return;
     ScoreMetrics test{
         .kind = ScoreMetrics::Kind::kTest, .clock = point.updates, .time = point.seconds};
@@ -298,7 +264,7 @@ class Simulation {
       test.outputs.emplace_back(score.output, score.mean);
       test.loss += static_cast<double>(score.loss_weight) * score.mean;
     }
-    workers_[0]->record(test);
+    chief().record(test);
   }
 
   void check_target(const Point& point) {
@@ -324,25 +290,43 @@ class Simulation {
     for (const parallel::Phase& phase : spec_.phases) schemes.push_back(phase.scheme.words());
     outcome_.scheme = join(schemes, ", then ");
     outcome_.seconds = to_seconds(end);
-    for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
+    add_workers(end);
     outcome_.counters = job_.counters();
     outcome_.version_staleness = job_.version_staleness();
-    if (evaluator_) outcome_.weights = evaluator_->weights(workers_);
+    if (evaluator_) outcome_.weights = evaluator_->weights();
     outcome_.warnings = job_.take_warnings();
+  }
+
+  // Adds up the figures of the processes that were in the place of each worker.
+  void add_workers(Instant end) {
+    outcome_.workers.resize(places_.size());
+    for (const auto& worker : workers_) {
+      outcome_.workers[static_cast<std::size_t>(worker->place().number)] += worker->figures();
+      if (account_) worker->account();
+    }
+    if (!account_) return;
+    std::vector<double> had;  // a worker that has come to its end has no more to do
+    for (const SimulatedWorker* worker : places_)
+      had.push_back(worker->is_lost() ? to_seconds(end)
+                                      : std::min(to_seconds(end), worker->figures().seconds));
+    outcome_.failures = account_->figures(end, had);
   }
 
   const SimulationOptions options_;
   const parallel::JobSpec spec_;
   const table::Servers servers_;
   SimulatedJob job_;
+  std::optional<FailureAccount> account_;  // these two: none where no worker fails
+  std::optional<Failures> failures_;
   std::optional<Evaluator> evaluator_;  // none without numbers
   ComputeSlots slots_;
   Tally tally_;
-  Workers workers_;
-  Instant test_every_;          // 0: never
-  std::optional<double> loss_;  // of the last point that has one of its own
-  bool up_to_date_ = false;     // nothing has happened since the last point
-  Outcome outcome_;             // with an ending once the run has ended
+  Workers workers_;                       // all that there have been
+  std::vector<SimulatedWorker*> places_;  // by worker of the cluster, the last one in its place
+  Instant test_every_;                    // 0: never
+  std::optional<double> loss_;            // of the last point that has one of its own
+  bool up_to_date_ = false;               // nothing has happened since the last point
+  Outcome outcome_;                       // with an ending once the run has ended
 };
 
 }  // namespace
@@ -354,6 +338,23 @@ Target parse_target(const std::string& words) {
     throw ConfigError(Code::kUsage, "the target is '", words,
                       "'; it is to be the name of an output and a number, like \"accuracy 0.98\"");
   return {parts[0], *value, parts[0].find("loss") != std::string::npos};
+}
+
+WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& later) {
+  iterations += later.iterations;
+  samples += later.samples;
+  seconds = later.seconds;
+  compute += later.compute;
+  rows += later.rows;
+  others += later.others;
+  traffic.bytes_sent += later.traffic.bytes_sent;
+  traffic.bytes_received += later.traffic.bytes_received;
+  traffic.frames_sent += later.traffic.frames_sent;
+  traffic.frames_received += later.traffic.frames_received;
+  traffic.local_bytes += later.traffic.local_bytes;
+  traffic.sending += later.traffic.sending;
+  traffic.receiving += later.traffic.receiving;
+  return *this;
 }
 
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster,

@@ -11,7 +11,8 @@ namespace {
 
 class TrainingWorker final : public SimulatedWorker {
  public:
-  TrainingWorker(const WorkerSetup& setup, int number) : SimulatedWorker(setup, number) {
+  TrainingWorker(const WorkerSetup& setup, const Place& place) : SimulatedWorker(setup, place) {
+    if (place.joins) joining_ = setup.failures->asks();
     const SimulationOptions& options = setup.options;
     if (options.out.empty() && options.esync_logs.empty()) return;
     const table::SchemeSpec& scheme = setup.spec.phases[0].scheme;
@@ -20,7 +21,7 @@ class TrainingWorker final : public SimulatedWorker {
     recorder_.emplace(parallel::RecorderOptions{.metrics = options.out,
                                                 .esync_logs = options.esync_logs,
                                                 .run = {.scheme = scheme.words(),
-                                                        .worker = number,
+                                                        .worker = static_cast<int>(place.rank),
                                                         .workers = setup.job.workers(),
                                                         .simulated = true},
                                                 .local_steps = local_steps},
@@ -34,17 +35,39 @@ class TrainingWorker final : public SimulatedWorker {
     else if (recorder_)
       recorder_->record(score);
   }
+  void be_lost() override {
+    FailureAccount& account = *setup_.failures;
+    if (joining_)
+      account.gives_up(*joining_);
+    else
+      account.lose(setup_.job.time().now(), setup_.job.roster().generation);
+  }
+  // Takes the pushes of a worker that is there for merged, unless a scheme drops them: some may be
+  // on their way.
+  void account() const override {
+    const auto finished = static_cast<double>(finished_);
+    const auto [merged, dropped] = setup_.job.pushed(place_.rank);
+    setup_.failures->add_steps(
+        finished + static_cast<double>(cut_off_),
+        (is_lost() ? merged : finished - dropped) - static_cast<double>(table_.made_again()));
+  }
 
  private:
-  // Returns the items of an iteration of this worker in a phase, over those of all workers' mean in
-  // a phase with the solver's own batch and iter_size.
-  static double work_of(const parallel::JobSpec& spec, const SolverParameter& solver,
+  // Returns the items of an iteration of this worker in a phase, over those of all workers' mean
+  // when all of the cluster are there, in a phase with the solver's own batch and iter_size.
+  static double work_of(const WorkerSetup& setup, const SolverParameter& solver,
                         const Share& share) {
+    const parallel::JobSpec& spec = setup.spec;
     const auto items = [&](const SolverParameter& of) {
       return static_cast<double>(std::max<std::int64_t>(1, written_batch(of, spec.name))) *
              of.iter_size();
     };
-    return contribution_weight(solver, spec.name, share) * items(solver) / items(spec.solver);
+    // The workers that are left divide the batch of all.
+    const double each = solver.batch_semantics() == SolverParameter::GLOBAL
+                            ? static_cast<double>(setup.job.cluster().workers()) / share.clients
+                            : 1;
+    return contribution_weight(solver, spec.name, share) * each * items(solver) /
+           items(spec.solver);
   }
 
   // Lets virtual time pass for each slice of computation.
@@ -53,11 +76,15 @@ class TrainingWorker final : public SimulatedWorker {
     Timed(TrainingWorker& worker, Net& net, std::unique_ptr<Updater> inner,
           const SolverParameter& solver)
         : SlicedUpdater(std::move(inner),
-                        slices_of(worker.setup_.job, worker.number_, net, solver.iter_size())),
+                        slices_of(worker.setup_.job, worker.place_.rank, net, solver.iter_size())),
           worker_(worker),
           net_(net),
-          work_(work_of(worker.setup_.spec, solver, net.context().share())),
+          work_(work_of(worker.setup_, solver, net.context().share())),
           samples_(static_cast<double>(batch_size(net)) * solver.iter_size()) {}
+    // A failure ends it in the middle of a task: its own, or another's that interrupts all.
+    ~Timed() override {
+      if (began_ && (worker_.is_lost() || worker_.table_.status().ok())) ++worker_.cut_off_;
+    }
 
    private:
     // Returns an error once the job is over.
@@ -65,7 +92,16 @@ class TrainingWorker final : public SimulatedWorker {
       worker_.table_.enter();
       return worker_.table_.status();
     }
-    void starts_step() override { seconds_ = work_ * worker_.draw_seconds(); }
+    void starts_step() override {
+      seconds_ = work_ * worker_.draw_seconds();
+      if (!worker_.setup_.failures || began_) return;
+      const Instant now = worker_.table_.now();
+      if (last_)
+        worker_.setup_.failures->step(static_cast<std::size_t>(worker_.place_.number), *last_, now);
+      else
+        worker_.setup_.failures->trains(worker_.table_.roster().generation);
+      began_ = last_ = now;
+    }
     Status start_slice(double share) override {
       SimulatedTable& table = worker_.table_;
       table.compute(worker_.compute().done(table.now(), seconds_ * share));
@@ -84,7 +120,11 @@ class TrainingWorker final : public SimulatedWorker {
       });
       keep_own_params();
     }
-    void ends_task() override { worker_.setup_.job.task_ends(); }
+    void ends_task() override {
+      worker_.table_.task_ends();
+      ++worker_.finished_;
+      began_.reset();
+    }
     Status settle(Settle how) override {
       Status status = SlicedUpdater::settle(how);
       worker_.table_.enter();
@@ -93,8 +133,9 @@ class TrainingWorker final : public SimulatedWorker {
     }
     void keep_own_params() {
       const Plan* plan = worker_.setup_.job.shard(0).plan();
-      if (worker_.number_ != 0 || plan == nullptr || plan->rows.all().back().writer < 0) return;
-      std::vector<float>& own = worker_.own_params_;
+      if (worker_.table_.worker() != 0 || plan == nullptr || plan->rows.all().back().writer < 0)
+        return;
+      std::vector<float>& own = worker_.setup_.tally.own_params;
       own.clear();
       for (const NetParam& param : net_.params())
         own.insert(own.end(), param.blob->data.host().begin(), param.blob->data.host().end());
@@ -105,10 +146,28 @@ class TrainingWorker final : public SimulatedWorker {
     const double work_;     // of an iteration, beside what the cluster says the time of
     const double samples_;  // of an iteration
     double seconds_ = 0;    // the time of this iteration
+    // When the task under way began, and when the last one did in this generation.
+    std::optional<Instant> began_, last_;
   };
 
+  // Returns false if the job is done, which takes no one any more.
+  Result<bool> join() {
+    const Result<bool> joins = table_.join();
+    TRY(joins);
+    if (joins.value())
+      setup_.failures->joins(*std::exchange(joining_, {}), table_.now(),
+                             table_.roster().generation);
+    return joins;
+  }
+
   Status work() override {
+    if (place_.joins) {
+      const Result<bool> joins = join();
+      TRY(joins);
+      if (!joins.value()) return {};
+    }
     parallel::RunOptions options;
+    if (place_.joins) options.share.suffix = std::to_string(place_.number);
     options.servers = setup_.servers;
     options.updates_beside = false;  // keep_own_params reads what they would write
     if (recorder_) options.meter = &*recorder_;
@@ -127,6 +186,8 @@ class TrainingWorker final : public SimulatedWorker {
     return ending.ok() ? written : Status(ending.error());
   }
 
+  std::optional<std::size_t> joining_;       // its number in the account, until it takes part
+  std::int64_t finished_ = 0, cut_off_ = 0;  // tasks
   std::optional<parallel::Recorder> recorder_;
   std::optional<std::vector<ScoreMetrics>> early_;  // scores from before the recorder was open
 };
@@ -135,6 +196,10 @@ class TrainingWorker final : public SimulatedWorker {
 
 Workers make_training_workers(const WorkerSetup& setup) {
   return make_workers<TrainingWorker>(setup);
+}
+std::unique_ptr<SimulatedWorker> make_training_worker(const WorkerSetup& setup,
+                                                      const Place& place) {
+  return std::make_unique<TrainingWorker>(setup, place);
 }
 
 }  // namespace shoal::simulate

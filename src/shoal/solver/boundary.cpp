@@ -94,7 +94,21 @@ Result<std::optional<std::int64_t>> Boundary::wait_to_begin() {
   return std::optional<std::int64_t>();
 }
 
+// Every member's snapshot is due, or none is: they are at one iteration, and a snapshot that one
+// has written whole all have.
+Status Boundary::end_interrupted() {
+  if (progress_.falls_on(param_.snapshot()) && progress_.iteration > progress_.started_iteration)
+    TRY(snapshots_.write());
+  if (!agreed_end_) {
+    const Result<Action> ends = team_.ends();
+    TRY(ends);
+    agreed_end_ = ends.value();
+  }
+  return act(*agreed_end_);
+}
+
 Status Boundary::act(Action action) {
+  if (action != Action::kNone && action != Action::kSnapshot) agreed_end_ = action;
   if (action == Action::kSnapshot || action == Action::kRequeue) TRY(snapshots_.write());
   if (action == Action::kStop) ending_ = Ending::kStopped;
   if (action == Action::kRequeue) ending_ = Ending::kRequeue;

@@ -29,9 +29,15 @@ class Boundary : SolverPart {
   // act together.
   Status end_apart();
   Result<bool> wants_last_snapshot();
+  // Called after a loss has interrupted all members, once they have come to one iteration: ends
+  // this part of the run as all agree, with the snapshot that is due.
+  Status end_interrupted();
   // Returns how the run is to end, if that was asked for since forget_ending().
   const std::optional<Ending>& ending() const { return ending_; }
-  void forget_ending() { ending_.reset(); }
+  void forget_ending() {
+    ending_.reset();
+    agreed_end_.reset();
+  }
 
  private:
   Status stop_for_others();
@@ -41,6 +47,7 @@ class Boundary : SolverPart {
   // The iteration before which the team last agreed on an action.
   std::optional<std::int64_t> agreed_at_;
   std::optional<Ending> ending_;
+  std::optional<Action> agreed_end_;  // known, and perhaps not done yet
 };
 
 }  // namespace shoal

@@ -15,7 +15,7 @@ struct OwnParts final : OwnState {
 };
 
 // Passes each call to all exchanges, and the sum of their gradients' squares to each of them.
-class ExchangeUpdater final : public Updater, public Checkpointed {
+class ExchangeUpdater final : public Updater, public Checkpointed, public Recoverable {
  public:
   ExchangeUpdater(std::vector<std::unique_ptr<Exchange>> exchanges, const TeamPolicy& policy)
       : exchanges_(std::move(exchanges)), policy_(policy) {}
@@ -100,9 +100,11 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
   }
 
   Status settle(Settle how) override {
+    if (is_recovered_) return {};
     return each([&](Exchange& exchange) { return exchange.settle(how); });
   }
   Checkpointed& state() override { return *this; }
+  Recoverable* recoverable() override { return this; }
   float mean_loss(float own) override { return own; }
   std::vector<Net*> replicas() override { return {}; }
 
@@ -119,6 +121,7 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return all;
   }
   Status prepare_save() override {
+    if (is_recovered_) return {};
     return each([](Exchange& exchange) { return exchange.prepare_save(); });
   }
 
@@ -144,7 +147,7 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
   void take_own_state(std::shared_ptr<const OwnState> own) override {
     const auto* parts = static_cast<const OwnParts*>(own.get());
     for (std::size_t i = 0; i < exchanges_.size(); ++i)
-      exchanges_[i]->take_own_state(parts ? parts->parts.at(i) : nullptr);
+      exchanges_[i]->take_own_state(parts && i < parts->parts.size() ? parts->parts[i] : nullptr);
   }
 
   void put(RunState& run) override {
@@ -154,7 +157,47 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     for (const auto& exchange : exchanges_) exchange->take(run, file);
   }
 
+  // ---- after an interruption: the units of all exchanges, one exchange's behind the other's ----
+  Result<Standing> interrupt() override {
+    Standing all{.done = std::numeric_limits<std::int64_t>::max()};
+    units_.clear();
+    for (const auto& exchange : exchanges_) {
+      const Result<Standing> one = exchange->interrupt();
+      TRY(one);
+      all.done = std::min(all.done, one.value().done);
+      for (std::size_t unit = 0; unit < one.value().versions.size(); ++unit)
+        units_.push_back({exchange.get(), unit});
+      std::ranges::copy(one.value().versions, std::back_inserter(all.versions));
+    }
+    return all;
+  }
+  Status fetch_unit(std::size_t u) override { return units_.at(u).of->fetch_unit(units_[u].unit); }
+  void give_unit(std::size_t u, std::string& out) override {
+    units_.at(u).of->give_unit(units_[u].unit, out);
+  }
+  Status take_unit(std::size_t u, std::int64_t version, std::string_view bytes) override {
+    return units_.at(u).of->take_unit(units_[u].unit, version, bytes);
+  }
+  void give_part(std::size_t u, std::int64_t iteration, std::string& out) override {
+    units_.at(u).of->give_part(units_[u].unit, iteration, out);
+  }
+  Result<double> sum_parts(std::size_t u, std::int64_t iteration,
+                           std::span<const std::string_view> parts) override {
+    return units_.at(u).of->sum_parts(units_[u].unit, iteration, parts);
+  }
+  void update_unit(std::size_t u, double squares) override {
+    units_.at(u).of->update_unit(units_[u].unit, squares);
+  }
+  void go_on_from(std::int64_t iterations, bool leads) override {
+    is_recovered_ = true;
+    for (const auto& exchange : exchanges_) exchange->go_on_from(iterations, leads);
+  }
+
  private:
+  struct Unit {
+    Exchange* of = nullptr;
+    std::size_t unit = 0;
+  };
   template <class F>
   Status each(F call) {
     for (const auto& exchange : exchanges_) TRY(call(*exchange));
@@ -167,6 +210,8 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
 
   const std::vector<std::unique_ptr<Exchange>> exchanges_;
   const TeamPolicy policy_;
+  std::vector<Unit> units_;
+  bool is_recovered_ = false;  // params and histories stay as they are, and nothing is waited for
 };
 
 }  // namespace

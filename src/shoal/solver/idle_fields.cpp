@@ -15,6 +15,7 @@ namespace {
 std::string missing_for_a_change(const SolverParameter& param) {
   const std::string& policy = param.lr_policy();
   if (policy == "multistep" && param.stepvalue_size() == 0) return "stepvalue";
+  if (policy == "plateau" && param.plateau_winsize_size() == 0) return "plateau_winsize";
   if ((policy == "inv" || policy == "sigmoid") && !param.has_gamma()) return "gamma";
   if ((policy == "inv" || policy == "poly") && !param.has_power()) return "power";
   return "";
@@ -25,8 +26,9 @@ std::string missing_for_a_change(const SolverParameter& param) {
 void warn_of_idleness(const SolverParameter& param, const std::string& name) {
   const auto warn = [&](const std::string& what) { LOG(WARNING) << name << ": " << what; };
   const std::string& policy = param.lr_policy();
-  const bool falls =
-      policy == "step" || policy == "exp" || (policy == "multistep" && param.stepvalue_size() > 0);
+  const bool falls = policy == "step" || policy == "exp" ||
+                     (policy == "multistep" && param.stepvalue_size() > 0) ||
+                     (policy == "plateau" && param.plateau_winsize_size() > 0);
   if (!param.has_max_iter()) warn("max_iter is not given: nothing is trained");
   if (!param.has_base_lr()) warn("base_lr is not given: the rate is 0, and nothing is learned");
   if (falls && !param.has_gamma()) warn("gamma is not given: the rate is 0 from its first fall on");

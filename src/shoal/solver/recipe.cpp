@@ -5,11 +5,13 @@
 #include <numeric>
 #include <optional>
 
+#include "shoal/base/beside.h"
 #include "shoal/base/log.h"
 #include "shoal/base/part_bounds.h"
 #include "shoal/base/text.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
+#include "shoal/proto/fields.h"
 #include "shoal/proto/hdf5.h"
 #include "shoal/proto/io.h"
 
@@ -39,13 +41,15 @@ optim::RateOptions read_rate(const SolverParameter& param, const std::string& na
   if (!policy)
     throw wrong(name, "no lr_policy '", param.lr_policy(), "'",
                 known_words(param.lr_policy(), known));
-  const optim::RateOptions options{*policy,
-                                   param.base_lr(),
-                                   param.gamma(),
-                                   param.power(),
-                                   param.stepsize(),
-                                   param.max_iter(),
-                                   {param.stepvalue().begin(), param.stepvalue().end()}};
+  const optim::RateOptions options{
+      *policy,
+      param.base_lr(),
+      param.gamma(),
+      param.power(),
+      param.stepsize(),
+      param.max_iter(),
+      {param.stepvalue().begin(), param.stepvalue().end()},
+      {param.plateau_winsize().begin(), param.plateau_winsize().end()}};
   if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
   return options;
 }
@@ -79,7 +83,7 @@ NetParameter read_named_net(const char* field, const std::string& file, const st
     return read_net(file);
   } catch (const ConfigError& error) {
     if (error.error().message.starts_with(file + ":")) throw;
-    throw wrong(name, field, ": ", error.error().message);
+    throw wrong(name, field, ": ", error.error().message, beside(file, name));
   }
 }
 
@@ -95,7 +99,7 @@ void set_state(NetParameter& net, Phase phase, const NetState* from_solver) {
 template <class F>
 void for_each_batch_size(NetParameter& net, F f) {
   for (LayerParameter& layer : *net.mutable_layer()) {
-    if (layer.type() == "Data") f(layer, *layer.mutable_data_param());
+    if (reads_data_param(layer)) f(layer, *layer.mutable_data_param());
     if (layer.type() == "ImageData") f(layer, *layer.mutable_image_data_param());
     if (layer.type() == "MemoryData") f(layer, *layer.mutable_memory_data_param());
     if (layer.type() == "HDF5Data") f(layer, *layer.mutable_hdf5_data_param());
@@ -108,12 +112,12 @@ template <class F>
 int for_each_source(NetParameter& net, F f) {
   int layers = 0;
   for (LayerParameter& layer : *net.mutable_layer()) {
-    if (layer.type() == "Data") f(*layer.mutable_data_param());
+    if (reads_data_param(layer)) f(*layer.mutable_data_param());
     if (layer.type() == "ImageData") f(*layer.mutable_image_data_param());
     if (layer.type() == "HDF5Data") f(*layer.mutable_hdf5_data_param());
     if (layer.type() == "WindowData") f(*layer.mutable_window_data_param());
-    layers += layer.type() == "Data" || layer.type() == "ImageData" || layer.type() == "HDF5Data" ||
-              layer.type() == "WindowData";
+    layers += reads_data_param(layer) || layer.type() == "ImageData" ||
+              layer.type() == "HDF5Data" || layer.type() == "WindowData";
   }
   return layers;
 }
@@ -308,7 +312,7 @@ std::int64_t written_batch(const SolverParameter& param, const std::string& name
 
 int set_data_source(NetParameter& net, const std::string& source) {
   for (LayerParameter& layer : *net.mutable_layer())
-    if (layer.type() == "Data") layer.mutable_data_param()->set_backend(DataParameter::ANY);
+    if (reads_data_param(layer)) layer.mutable_data_param()->set_backend(DataParameter::ANY);
   return for_each_source(net, [&](auto& data) { data.set_source(source); });
 }
 

@@ -96,8 +96,11 @@ RunState Snapshots::run_state() const {
   RunState run = before_ ? *before_ : net_states();
   updater_.put(run);
   run.set_version(kRunVersion);
+  run.set_rule(optim::name_of(core_.recipe.rule.rule));
   run.set_iteration(progress_.iteration);
   run.mutable_recent_loss()->Add(progress_.recent_losses.begin(), progress_.recent_losses.end());
+  if (progress_.plateau.least < optim::Plateau().least) run.set_least_loss(progress_.plateau.least);
+  if (progress_.plateau.since > 0) run.set_least_loss_iteration(progress_.plateau.since);
   run.set_snapshot_best(param_.snapshot_best());
   if (best_) run.set_best_value(*best_);
   const auto keep =
@@ -127,7 +130,7 @@ Status Snapshots::write() {
     return Error{Code::kSnapshot,
                  str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
   TRY(core_.settle_all(true));
-  TRY(updater_.state().prepare_save());
+  if (team_.chief()) TRY(updater_.state().prepare_save());
   std::erase(kept_, progress_.iteration);
   kept_.push_back(progress_.iteration);
   RunState run = run_state();
@@ -198,6 +201,7 @@ void Snapshots::take_states(const RunState& run, const std::string& file, Progre
 
 void Snapshots::take_history(const RunState& run, Progress& now) {
   now.recent_losses.assign(run.recent_loss().begin(), run.recent_loss().end());
+  if (run.has_least_loss()) now.plateau = {run.least_loss(), run.least_loss_iteration()};
   if (run.has_best_value() && run.snapshot_best() == param_.snapshot_best())
     best_ = run.best_value();
   kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
@@ -253,11 +257,12 @@ std::string Snapshots::read_files(const std::string& state_file, RunState& run, 
     check_layers(net_, weights, model);
     net_.copy_weights(weights, model);
   }
+  if (ours) run = read_run_state(run_path(stem));
+  check_rule(run.rule(), state, state_file, core_.recipe.rule.rule);
   restore_histories(state, state_file);
   now.iteration = state.iter();
-  now.steps = state.current_step();
+  now.steps = steps_by_solver(core_.recipe.rate, state, state_file);
   if (ours) {
-    run = read_run_state(run_path(stem));
     check_run(run, now.iteration, run_path(stem));
     return run_path(stem);
   }
@@ -269,6 +274,8 @@ std::string Snapshots::read_files(const std::string& state_file, RunState& run, 
 }
 
 struct SolverMemory {
+  bool has_params = false;     // model, tests and state
+  bool has_histories = false;  // of those that may lead the next segment: in the state
   NetParameter model;
   std::vector<NetParameter> tests;  // layers of the test nets alone
   SolverState state;
@@ -280,17 +287,19 @@ struct SolverMemory {
 
 Result<std::shared_ptr<const SolverMemory>> Snapshots::save_state() {
   TRY(core_.settle_all(true));
-  TRY(updater_.state().prepare_save());
+  if (team_.may_lead()) TRY(updater_.state().prepare_save());
   const auto memory = std::make_shared<SolverMemory>();
   memory->run = run_state();
   memory->own = updater_.state().own_state();
   memory->steps = progress_.steps;
   TRY(gather_states(memory->run));
   memory->seconds = reporter_.seconds();
-  if (!team_.chief()) return std::shared_ptr<const SolverMemory>(memory);
+  if (is_recovered_ && !team_.may_lead()) return std::shared_ptr<const SolverMemory>(memory);
+  memory->has_params = true;
   memory->model = net_.to_proto(false);
   for (const auto& test_net : core_.test_nets) memory->tests.push_back(own_layers(*test_net, net_));
-  memory->state = solver_state();
+  memory->has_histories = team_.may_lead();
+  if (memory->has_histories) memory->state = solver_state();
   return std::shared_ptr<const SolverMemory>(memory);
 }
 
@@ -301,12 +310,17 @@ Progress Snapshots::restore_state(const SolverMemory* memory, const Solver::Cont
   now.goes_on = true;
   if (memory) now.seconds_before = memory->seconds;
   if (team_.chief()) {
-    CHECK(memory != nullptr) << "the chief goes on from nothing";
+    if (memory == nullptr || !memory->has_params)
+      throw ConfigError(Code::kPeer,
+                        "all workers that had the params of the last part of the run are lost");
     net_.copy_weights(memory->model, name);
     for (std::size_t i = 0; i < core_.test_nets.size(); ++i)
       if (has_own_params(*core_.test_nets[i], net_))
         core_.test_nets[i]->copy_weights(memory->tests[i], name);
-    restore_histories(memory->state, name);
+    if (memory->has_histories)
+      restore_histories(memory->state, name);
+    else
+      LOG(WARNING) << "The workers that had the update rule's histories are lost: zeros again";
     now.steps = memory->steps;
     run = memory->run;
   }
@@ -350,8 +364,9 @@ Status Snapshots::gather_states(RunState& run) {
   const Result<std::vector<std::string>> states =
       team_.gather(member_state(run).SerializeAsString());
   TRY(states);
-  for (std::size_t i = 1; i < states.value().size(); ++i)
-    if (!run.add_member()->ParseFromString(states.value()[i]))
+  for (std::size_t i = 0; i < states.value().size(); ++i)
+    if (static_cast<int>(i) != team_.index() && (i > 0 || !states.value()[i].empty()) &&
+        !run.add_member()->ParseFromString(states.value()[i]))
       return Error{Code::kPeer,
                    str("the state that worker ", i,
                        " sent cannot be read: do all processes run the same program?")};

@@ -24,6 +24,10 @@ class Snapshots : SolverPart {
   Result<std::shared_ptr<const SolverMemory>> save_state();
   Progress restore_state(const SolverMemory* memory, const Solver::Continuation& how);
 
+  // Notes that a loss has interrupted all: the params of this member may not be those of the one
+  // that leads from here on.
+  void note_recovery() { is_recovered_ = true; }
+
   // Returns whether the present iteration's is written.
   bool is_written() const { return written_at_ == progress_.iteration; }
   // Returns the score of the best test so far, if there was one.
@@ -56,6 +60,7 @@ class Snapshots : SolverPart {
   RunState share_resumption(std::string& file, RunState run, Progress& now);
 
   Reporter& reporter_;
+  bool is_recovered_ = false;
   std::optional<double> best_;
   std::optional<std::int64_t> written_at_;  // the iteration of the last snapshot
   std::vector<std::int64_t> kept_;          // iterations of this run's snapshots on the disk

@@ -11,6 +11,7 @@
 #include "shoal/solver/debug_info.h"
 #include "shoal/solver/last_iteration.h"
 #include "shoal/solver/non_finite.h"
+#include "shoal/solver/recovery.h"
 #include "shoal/solver/reporter.h"
 #include "shoal/solver/run_ahead.h"
 #include "shoal/solver/snapshots.h"
@@ -36,6 +37,7 @@ struct Solver::Parts {
   NonFiniteGuard non_finite{core, snapshots};
   LastIteration last{core, snapshots};
   RunAhead ahead{core};
+  Recovery recovery{core};
 };
 
 Solver::Solver(const SolverParameter& param, SolverOptions options)
@@ -97,6 +99,26 @@ float Solver::rate() const { return at_.rate; }
 Result<Ending> Solver::solve() { return solve_until(core_.param.max_iter()); }
 
 Result<Ending> Solver::solve_until(std::int64_t end) {
+  Result<Ending> ending = train_until(end);
+  return !ending.ok() && is_interruption(ending.error()) ? recover() : ending;
+}
+
+Result<Ending> Solver::recover() {
+  parts_->snapshots.note_recovery();
+  for (;;) {
+    const Result<std::int64_t> iteration = parts_->recovery.run();
+    Status status = iteration.ok() ? Status() : Status(iteration.error());
+    if (status.ok()) {
+      at_.iteration = iteration.value();
+      status = parts_->boundary.end_interrupted();
+    }
+    Result<Ending> ending =
+        status.ok() ? conclude(*parts_->boundary.ending()) : Result<Ending>(status.error());
+    if (ending.ok() || !is_interruption(ending.error())) return ending;
+  }
+}
+
+Result<Ending> Solver::train_until(std::int64_t end) {
   if (!at_.goes_on) LOG(INFO) << "Solving " << core_.net->name();
   if (!at_.goes_on) LOG(INFO) << "Learning Rate Policy: " << core_.param.lr_policy();
   at_.started_iteration = at_.iteration;
@@ -114,27 +136,42 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
     // On average each has done so many.
     if (shares && ending.value() == Ending::kDone) at_.iteration = end;
   }
-  const bool continues = ending.value() == Ending::kDone && at_.iteration < core_.param.max_iter();
-  if (continues || ending.value() == Ending::kRegroups) {
+  return conclude(ending.value());
+}
+
+// Ends this solver's part of the run.
+Result<Ending> Solver::conclude(Ending ending) {
+  const bool continues = ending == Ending::kDone && at_.iteration < core_.param.max_iter();
+  if (continues || ending == Ending::kRegroups) {
     TRY(parts_->reporter.end_observing());
     return continues ? Ending::kContinues : Ending::kRegroups;
   }
-  if (ending.value() == Ending::kLeft) return ending;
+  if (ending == Ending::kLeft) return ending;
   const Result<bool> last = parts_->boundary.wants_last_snapshot();
   TRY(last);
   if (last.value()) TRY(snapshot());
-  if (ending.value() != Ending::kDone) {
+  if (ending != Ending::kDone) {
     // Other workers may wait for this one's part in a sum.
     TRY(core_.updater->settle(Settle::kOwn));
     LOG(INFO) << "Optimization stopped early.";
+    TRY(end_together());
     TRY(parts_->reporter.end_observing());
     return ending;
   }
   TRY(finish());
+  TRY(end_together());
   TRY(parts_->reporter.end_observing());
   if (parts_->boundary.ending()) return *parts_->boundary.ending();
   LOG(INFO) << "Optimization Done.";
   return ending;
+}
+
+// Waits, where a loss interrupts all, until all have settled: a member that has ended cannot help
+// the others any more.
+Status Solver::end_together() {
+  if (!core_.policy.is_interrupted) return {};
+  const Result<std::string> shared = core_.team.share("");
+  return shared.ok() ? Status() : Status(shared.error());
 }
 
 // Saves the last whole iteration's state, which does not depend on the broken data. A run from it
@@ -195,7 +232,8 @@ Status Solver::iterate_until(std::int64_t end) {
         (at_.iteration > 0 || core_.param.test_initialization()))
       TRY(parts_->tester.test_all());
     if (boundary.ending()) break;
-    const bool ahead = parts_->ahead.possible() && !at_.falls_on(core_.param.display());
+    const bool ahead =
+        parts_->ahead.possible() && !follows_loss() && !at_.falls_on(core_.param.display());
     TRY(iterate(ahead));
     ++at_.iteration;  // from here on the number of updates made
     parts_->last.keep();
@@ -212,7 +250,7 @@ Status Solver::iterate(bool ahead) {
   else
     TRY(catch_up(0));
   const std::int64_t at = at_.rate_iteration;
-  const std::int64_t steps = optim::steps_taken(core_.recipe.rate, at, at_.steps);
+  const std::int64_t steps = rate_steps(at);
   if (core_.recipe.rate.policy == optim::Policy::kMultistep && steps != at_.steps)
     LOG(INFO) << "MultiStep Status: Iteration " << at_.iteration << ", step = " << steps;
   at_.steps = steps;
@@ -228,6 +266,19 @@ Status Solver::iterate(bool ahead) {
     parts_->reporter.mark(Meter::Mark::kEnd);
     return {};
   }
+}
+
+bool Solver::follows_loss() const { return core_.recipe.rate.policy == optim::Policy::kPlateau; }
+
+std::int64_t Solver::rate_steps(std::int64_t at) {
+  const optim::RateOptions& rate = core_.recipe.rate;
+  if (rate.policy != optim::Policy::kPlateau) return optim::steps_taken(rate, at, at_.steps);
+  if (at_.recent_losses.empty()) return at_.steps;
+  const std::int64_t steps = at_.plateau.steps(rate, at, at_.smoothed_loss(), at_.steps);
+  if (steps != at_.steps)
+    LOG(INFO) << "Plateau Status: Iteration " << at_.iteration << ", step = " << steps
+              << ", minimum_loss = " << at_.plateau.least;
+  return steps;
 }
 
 void Solver::note_loss(float loss) {

@@ -20,6 +20,16 @@
 namespace shoal {
 namespace {
 
+// Names the outputs that would fill the log: a label map that nothing takes, say.
+void warn_of_outputs(const Net& net, const char* when) {
+  constexpr std::int64_t kMany = 1000;
+  for (const Blob* output : net.outputs())
+    if (output->data.count() > kMany)
+      LOG(WARNING) << "output '" << output->name << "' of net '" << net.name() << "' has "
+                   << output->data.count() << " numbers, a line of the log each at every " << when
+                   << "; a Silence layer that takes it keeps them out of the log";
+}
+
 std::uint64_t pick_seed(const SolverParameter& param) {
   if (param.random_seed() >= 0) return static_cast<std::uint64_t>(param.random_seed());
   const std::uint64_t seed = random_seed() >> 1;  // fits random_seed, which has a sign
@@ -78,6 +88,13 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
   if (team.chief() && (wants_snapshots() || !param.snapshot_best().empty()))
     check_prefix(param, options.name);
   if (!team.chief()) options.observer = nullptr;
+  if (recipe.rate.policy == optim::Policy::kPlateau && in_team())
+    throw ConfigError(Code::kConfig, options.name,
+                      ": lr_policy \"plateau\" follows the loss of one "
+                      "solver, and ",
+                      team.size(),
+                      " train together: give multistep with the "
+                      "iterations at which the rate is to fall, or train on one machine");
   warn_of_idleness(param, options.name);
   const bool asked = param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU;
   if (options.device)
@@ -149,6 +166,7 @@ void SolverCore::build_net() {
       train_net_of(param, options.name, options.share), add_context(options.share),
       NetOptions{.fuse = !param.debug_info(), .memory_limit = memory_limit_of(param)});
   if (snapshot_format(param) == SnapshotFormat::kHdf5) check_hdf5_names(*net);
+  if (param.display() > 0) warn_of_outputs(*net, "display");
   const std::vector<std::int64_t>& batches = options.share.batches;
   if (batches.empty()) return;
   whole_batch =
@@ -178,6 +196,7 @@ void SolverCore::build_test_nets() {
         test_net, add_context(one),
         NetOptions{.forward_only = true, .memory_limit = memory_limit_of(param)}));
     test_nets.back()->share_weights(*net);
+    if (param.eval_type() != "detection") warn_of_outputs(*test_nets.back(), "test");
   }
 }
 

@@ -23,6 +23,7 @@ struct Progress {
   std::int64_t started_iteration = 0;  // where this solver's part of the run began
   std::int64_t steps = 0;              // of the rate
   float rate = 0;
+  optim::Plateau plateau{};
   std::deque<float> recent_losses{};  // at most average_loss
   bool goes_on = false;               // from another solver's memory
   double seconds_before = 0;          // of the solvers before it in the run

@@ -37,7 +37,8 @@ Client::Client(const ClientOptions& options, const Plan& plan,
   std::iota(routes_.begin(), routes_.end(), 0);
   for (std::size_t number = 0; number < own_.size(); ++number) {
     const Row& row = rows_[own_[number]];
-    states_.emplace_back(options.codecs(row.push_codec)->state_length(row.length));
+    if (const std::size_t length = options.codecs(row.push_codec)->state_length(row.length))
+      states_[own_[number]].resize(length);
   }
 }
 
@@ -106,8 +107,9 @@ void Client::encode(Push& push) {
     return;
   }
   const std::byte* const before = push.payload.bytes.data();
-  push.payload =
-      codec.encode({push.payload.floats(), push.payload.owner}, states_[own_.find(push.row)]);
+  const auto state = states_.find(push.row);
+  push.payload = codec.encode({push.payload.floats(), push.payload.owner},
+                              state == states_.end() ? CodecState() : CodecState(state->second));
   if (push.payload.bytes.data() == before) return;
   std::ranges::fill(push.clear_after, 0.0f);
   push.clear_after = {};
@@ -272,6 +274,7 @@ Result<std::vector<RowId>> Client::lose_server(int server, const std::function<i
   std::vector<RowId> arrived;
   for (const Slot slot : waiting) {
     waits_[slot].say = Say::kNothing;
+    if (is_written(row_of(slot))) continue;
     if (server_of(row_of(slot)) != kNoServer) {
       const bool pushes = part_of(slot) == Part::kWeights && pushes_[slot / kParts];
       say(slot, pushes ? Say::kPush : Say::kGet);

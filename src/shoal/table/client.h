@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <queue>
+#include <unordered_map>
 
 #include "shoal/table/codec.h"
 #include "shoal/table/own_rows.h"
@@ -71,8 +72,13 @@ class Client {
   // once, and are returned. Returns an error if such a row was never read.
   static constexpr int kNoServer = -1;
   Result<std::vector<RowId>> lose_server(int server, const std::function<int(int)>& heir_of);
-  // Returns the server that has the row now, or kNoServer.
-  int server_of(RowId row) const { return routes_[rows_[row].server]; }
+  // Returns the server that has the row now, or kNoServer. A row that one worker writes is lost
+  // with its server: it never arrives.
+  int server_of(RowId row) const {
+    const std::uint16_t planned = rows_[row].server;
+    return is_written(row) && routes_[planned] != planned ? kNoServer : routes_[planned];
+  }
+  bool is_written(RowId row) const { return rows_[row].writer != kEveryWorker; }
 
   // Returns the staleness of this client's pushes. Shards count reads.
   const StalenessCounts& staleness() const { return staleness_; }
@@ -141,7 +147,8 @@ class Client {
   std::vector<Wait> waits_;                  // by slot
   std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
   std::vector<Version> versions_;            // by own row: last read
-  std::vector<std::vector<float>> states_;   // by own row: of the codec of its pushes
+  // The states of the codecs of pushes, of rows whose codec keeps one.
+  std::unordered_map<RowId, std::vector<float>> states_;
   // By server of the plan: the one that has its rows now, or kNoServer.
   std::vector<int> routes_;
   std::vector<bool> known_;  // by own row: it was read

@@ -21,6 +21,7 @@ struct CoordinatorOptions {
   std::optional<SchemeSpec> scheme{};
   SchemeMaker maker = &SchemeSpec::make;
   LossPolicy losses{};
+  Instant silence{};  // after which a process that says nothing is lost
 };
 
 // Passes each question of a worker to the part that answers it.
@@ -40,15 +41,26 @@ class Coordinator {
   // asks to with that rank. It is answered when the next generation begins, which its request
   // causes; until then the job goes on without it if it is lost. A Join that cannot be is refused,
   // without other effects. With ranks_by_order, the first ranks are of processes that the job waits
-  // for.
-  Rank enroll() { return job_.members.enroll(); }
+  // for. `key`: of the process, as in its Join.
+  Rank enroll(const PublicKey& key = {}) { return job_.members.enroll(key); }
+  // Returns the key of the process with this rank; zeros: it is not known.
+  PublicKey key_of(Rank rank) const {
+    return rank < job_.members.size() ? job_.members[rank].body.key : PublicKey{};
+  }
   std::uint32_t processes() const { return job_.members.size(); }  // that have a rank
   // Notes that the process is lost, or was silent too long. All others get a message that names its
   // rank, host, last clock and `why`: an end of the job, or, if losses permit it, a kLost, and the
   // job goes on to its next generation. Each gets it once, and none after the job is done.
-  void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);
+  void lost(Rank rank, Code code, const std::string& why, Instant now, std::vector<Dispatch>& out);
+  // Notes which process holds this coordinator, and whether another could take its place: it may
+  // leave then.
+  void coordinates(Rank rank, bool has_standby) { membership_.coordinates(rank, has_standby); }
   // Notes the last clock heard of a process, for messages.
   void heard(Rank rank, Clock clock) { job_.members.heard(rank, clock); }
+  // Returns it; -1: none was heard.
+  Clock heard(Rank rank) const {
+    return rank < job_.members.size() ? job_.members[rank].clock : -1;
+  }
 
   // These are as in Membership.
   const RosterBody* roster() const { return membership_.roster(); }
@@ -64,12 +76,28 @@ class Coordinator {
   // As in Pacer.
   std::string take_round() { return job_.pacing.take_round(); }
 
+  // Writes all that the coordinator knows, between two calls.
+  std::string save();
+  // Takes what another, made with the same options, has saved: from then on both answer the same
+  // calls alike. An error: the bytes are not of this build, or of another scheme.
+  Status load(std::string_view state);
+
  private:
   Status handle(Rank rank, const Message& message);
   Status ask(Rank rank, const Ask& ask);
   Status check(Rank rank, const Ask& ask);
   Status next_scheme(Rank rank, const Ask& ask);
   void abort(Rank rank, const Directive& directive);
+  void take_part(Rank rank, const Ask& ask);
+  Status report(Rank rank, const Ask& ask);
+  void look_for_training() {
+    if (roster() && job_.rounds.is_past(rows_exist(roster()->generation)))
+      job_.participation.train();
+  }
+  void state(auto& io) {
+    io(scheme_generation_, paced_, job_.members, job_.outputs, job_.regrouping, job_.agreement,
+       job_.rounds, job_.norms, job_.stragglers, job_.participation, membership_);
+  }
   bool is_to_stop(Rank rank);
   std::optional<Error> stuck();
 

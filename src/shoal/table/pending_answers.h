@@ -34,6 +34,11 @@ class PendingAnswers {
     return std::move(answers_.extract(found).mapped());
   }
   std::vector<Answer> take_outputs() { return std::exchange(outputs_, {}); }
+  // Returns the last account of the job that was told here.
+  std::optional<AccountBody> account() const {
+    const Result<AccountBody> account = decode<AccountBody>(account_);
+    return account.ok() ? std::optional(account.value()) : std::nullopt;
+  }
   // Returns what all do now, before iteration `clock` starts; none while a pause is being agreed
   // on.
   std::optional<Want> start(Clock clock) {
@@ -42,6 +47,17 @@ class PendingAnswers {
     const auto first = agreed_.begin();
     if (first == agreed_.end() || first->first > clock) return Want::kNothing;
     return agreed_.extract(first).mapped();
+  }
+  // Returns, of what was agreed on, the first that ends this generation, whatever its clock: a loss
+  // has interrupted the worker, and more cannot be done. None while a pause is being agreed on, or
+  // nothing of that kind was yet.
+  std::optional<Want> take_end() {
+    const auto end = std::ranges::find_if(
+        agreed_, [](const auto& entry) { return entry.second > Want::kSnapshot; });
+    if (pausing_ || end == agreed_.end()) return std::nullopt;
+    const Want want = end->second;
+    agreed_.erase(agreed_.begin(), std::next(end));
+    return want;
   }
   void begin(const GenerationStart& generation) {
     generation_ = generation;
@@ -69,6 +85,8 @@ class PendingAnswers {
     if (answer.topic == Topic::kMeet) agreed_.clear();
     if (answer.topic == Topic::kOutputs)
       outputs_.push_back(answer);
+    else if (answer.topic == Topic::kReport)
+      account_ = answer.body;
     else
       answers_[{answer.topic, answer.clock, part_of(answer.topic, answer.body)}] = answer.body;
   }
@@ -81,6 +99,7 @@ class PendingAnswers {
 
   std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_;
   std::vector<Answer> outputs_;
+  std::string account_;
   Clock started_ = 0;  // iterations begun, all of which will be finished
   GenerationStart generation_;
   bool pausing_ = false;

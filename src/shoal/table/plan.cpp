@@ -38,6 +38,10 @@ std::string wrong_ranks(const std::vector<Rank>& ranks, std::size_t of, const ch
 
 }  // namespace
 
+bool has_messages(const Plan& plan) {
+  return std::ranges::any_of(plan.rows, [](const Row& row) { return row.writer != kEveryWorker; });
+}
+
 std::string validate(const Plan& plan) {
   if (plan.workers < 1) return "there are 0 workers; at least one is needed";
   if (plan.servers < 1) return "there are 0 servers; at least one is needed";
@@ -54,8 +58,6 @@ std::string validate(const Plan& plan) {
                " are allowed");
   if (plan.copies < 1 || plan.copies > 2)
     return str("there are ", int{plan.copies}, " copies of each row; 1 or 2 are allowed");
-  if (plan.copies == 2 && plan.clip >= 0)
-    return "a clip of the norm needs all servers at once: its rows have no second copy";
   if (plan.copies == 2 && plan.workers > kMaxCopiedWorkers)
     return str("there are ", plan.workers, " workers; rows have two copies with at most ",
                kMaxCopiedWorkers);

@@ -12,7 +12,7 @@ std::optional<Generation> generation_of(const Message& message) {
         if constexpr (requires { m.generation; })
           return m.generation;
         else if constexpr (requires { m.plan; })
-          return m.plan.generation;
+          return m.plan->generation;
         else
           return std::nullopt;
       },
@@ -37,12 +37,14 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
   const auto wrong = broken_with("worker ", worker, " sends a ", name);
   if (worker < 0 || (rows_ && worker >= workers()))
     return wrong(", but there are ", workers(), " workers, numbered from 0");
-  if (rows_ && rows_->is_gone(worker))
+  const auto* plan = std::get_if<PlanMessage>(&message);
+  const bool is_next = plan && (!rows_ || plan->plan->generation > rows_->plan().generation);
+  // The chief of the next plan is worker 0 by that plan.
+  if (!is_next && rows_ && rows_->is_gone(worker))
     return wrong(", but it was lost and has no part in the job any more");
-  const bool is_chiefs =
-      std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
+  const bool is_chiefs = plan || std::holds_alternative<Init>(message);
   if (is_chiefs && worker != 0) return wrong(", which only worker 0 may send");
-  if (const auto* said = std::get_if<PlanMessage>(&message)) return handle_plan(*said, out);
+  if (plan) return handle_plan(*plan, out);
   if (!rows_) return wrong(" before worker 0 sent the plan");
   if (generation && *generation > rows_->plan().generation)
     return wrong(" of generation ", *generation, ", and this server is in generation ",
@@ -67,7 +69,7 @@ Status Shard::hear_server(const Message& message, Outbox& out) {
 }
 
 Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
-  const Plan& said = message.plan;
+  const Plan& said = *message.plan;
   const auto wrong = broken_with("worker 0's plan");
   if (rows_ && said.generation == rows_->plan().generation) {
     if (said != rows_->plan())
@@ -94,10 +96,8 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   if (said.clip >= 0 && !made.value()->lockstep)
     return wrong(": clip_gradients needs all workers' gradients at once, but under scheme '",
                  said.scheme.words(), "' they come one by one");
-  if (rows_ && said.generation != rows_->plan().generation + 1)
-    return wrong(" is of generation ", said.generation, ", and this server is in generation ",
-                 rows_->plan().generation);
-  if (const std::string why = rows_ ? rows_->why_not_over() : ""; !why.empty())
+  // A generation that began in vain has no rows here, or some of them.
+  if (const std::string why = ready() ? rows_->why_not_over() : ""; !why.empty())
     return wrong(" of generation ", said.generation, " comes ", why);
   rows_.reset();  // there is not always memory for both generations
   rows_ = std::make_unique<ShardRows>(said, std::move(made).value(), message.in_place, keeps_);

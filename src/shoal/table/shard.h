@@ -43,6 +43,11 @@ class Shard {
     if (worker >= 0 && worker < workers() && !rows_->is_gone(worker)) rows_->leave(worker, out);
   }
 
+  // Drops all that the worker has pushed and is not merged. The generation ends.
+  void forget_pushes(int worker) {
+    if (worker >= 0 && worker < workers()) rows_->forget_pushes(worker, 0);
+  }
+
   // ---- second copies of rows ----
   // Handles a message of another server: an Update of rows that are copied here, or a Copied.
   Status hear_server(const Message& message, Outbox& out);

@@ -39,7 +39,9 @@ class ShardRow {
   RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
   Clock pushed(int worker) const { return workers_[worker].pushed; }
   // Returns the state of the codec of the worker's pushes.
-  CodecState push_state(int worker) { return push_states_[static_cast<std::size_t>(worker)]; }
+  CodecState push_state(int worker) {
+    return CodecState(push_states_).subspan(worker * push_state_length_, push_state_length_);
+  }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
@@ -130,7 +132,8 @@ class ShardRow {
 
   const Plan& plan_;
   const Codec& answers_;
-  std::vector<std::vector<float>> push_states_;  // by worker
+  const std::size_t push_state_length_;
+  std::vector<float> push_states_;  // of each worker, one after the other
   std::vector<float> answer_state_;
   // The encoded weights of a version, which all its readers share.
   Payload encoded_;

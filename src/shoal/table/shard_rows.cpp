@@ -27,8 +27,7 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
       copies_(plan_, keeps.server),
       own_(plan.rows, [this](const Row& row) { return copies_.has(row); }),
       ends_(plan.workers, kUnbounded),
-      gone_(plan.workers, false),
-      norm_clock_(plan.start) {
+      gone_(plan.workers, false) {
   keeps.counts.resize(std::max<std::size_t>(keeps.counts.size(), plan.workers));
   const bool updates_in_place = in_place && plan.workers == 1 && plan.copies == 1 &&
                                 scheme_->contribution() == ContributionKind::kGradient &&
@@ -51,10 +50,11 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
     rows_.push_back(std::move(made));
   }
   without_weights_ = shared_;
+  if (plan_.clip >= 0) clip_parts_.push_back(clip_part(keeps.server));
 }
 
 std::string ShardRows::why_not_over() const {
-  if (!is_ready()) return str("before all weights of generation ", plan_.generation);
+  if (has_messages(plan_)) return "";  // a loss may have ended it in the middle of an iteration
   for (const ShardRow* row : learning_)
     if (const RowView view = row->view(); !view.held.empty())
       return str("while worker ", view.held[0].worker, "'s push of row ", row->id, " at clock ",
@@ -197,7 +197,8 @@ void ShardRows::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
   const bool is_new = row.wait(worker, clock);
   answer_reader(row, worker, out);
   keeps_.counters.parked += is_new && row.is_waiting(worker);
-  if (norm_sent_ && row.is_waiting(worker)) send_norm(out);
+  for (const ClipPart& part : clip_parts_)
+    if (part.is_sent() && row.is_waiting(worker)) part.send(out);
 }
 
 Status ShardRows::get(int worker, const Get& get, Outbox& out) {
@@ -237,22 +238,20 @@ bool ShardRows::merge(ShardRow& row, Outbox& out) {
   while (!row.pending) {
     std::optional<Merge> merge = scheme_->next_merge(row.view());
     if (!merge) break;
-    merged = true;
     if (plan_.clip < 0) {
-      apply(row, *merge, 1, out);
-      continue;
+      apply(row, *merge, out);
+    } else {
+      ClipPart& part = clip_parts_.at(row.row.server == keeps_.server ? 0 : 1);
+      if (part.is_ahead(row)) break;
+      const double squares = keeps_.counts_only ? 0 : row.squares(*merge);
+      part.hold(row, *std::move(merge), squares);
     }
-    const std::size_t first = merge->take.empty() ? merge->drop.at(0) : merge->take[0];
-    CHECK(row.view().held[first].clock == norm_clock_)
-        << "row " << row.id << ": scheme '" << scheme_->name() << "' is not lockstep";
-    const double squares = keeps_.counts_only ? 0 : row.squares(*merge);
-    row.pending = {*std::move(merge), squares};
-    ++complete_;
+    merged = true;
   }
   return merged;
 }
 
-void ShardRows::apply(ShardRow& row, const Merge& merge, double clip, Outbox& out) {
+void ShardRows::apply(ShardRow& row, const Merge& merge, Outbox& out) {
   keeps_.counters.merges += !merge.take.empty();
   keeps_.counters.contributions += merge.take.size();
   keeps_.counters.dropped += merge.drop.size();
@@ -269,9 +268,9 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip, Outbox& ou
   else if (copies_.is_copied(row))
     out.push_back(
         {copies_.copy(), row.uncopied.keep(row.apply_and_copy(
-                             merge, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for))});
+                             merge, gradient_scale(), keeps_.spares, keeps_.parallel_for))});
   else
-    row.apply(merge, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
+    row.apply(merge, gradient_scale(), keeps_.spares, keeps_.parallel_for);
 }
 
 // Answers a worker that waits and may read.
@@ -285,38 +284,38 @@ void ShardRows::answer_reader(ShardRow& row, int worker, Outbox& out) {
 
 // ---- a clip of the norm ----
 
-void ShardRows::send_norm(Outbox& out) const {
-  double squares = 0;
-  for (const ShardRow* row : learning_) squares += row->pending->squares;
-  out.push_back({kCoordinator, Norm{norm_clock_, static_cast<std::uint16_t>(keeps_.server), squares,
-                                    plan_.generation}});
+ClipPart ShardRows::clip_part(int server) const {
+  std::vector<ShardRow*> rows;
+  std::ranges::copy_if(learning_, std::back_inserter(rows),
+                       [&](const ShardRow* row) { return row->row.server == server; });
+  return {static_cast<std::uint16_t>(server), plan_.generation,
+          clip_parts_.empty() ? plan_.start : clip_parts_[0].clock(), std::move(rows)};
 }
 
-// Sends the norm when it is complete. A server without rows that learn is always complete: the
-// coordinator waits for its Norm too.
 void ShardRows::send_norm_if_complete(Outbox& out) {
-  if (plan_.clip < 0 || norm_sent_ || without_weights_ > 0 || complete_ < learning_.size()) return;
-  if (std::ranges::max(ends_) <= norm_clock_) return;
-  norm_sent_ = true;
-  send_norm(out);
+  if (without_weights_ > 0) return;
+  for (ClipPart& part : clip_parts_) part.send_if_complete(std::ranges::max(ends_), out);
 }
 
 Status ShardRows::total(const NormTotal& total, Outbox& out) {
-  if (total.clock < norm_clock_) return {};  // said twice
-  if (total.clock > norm_clock_ || !norm_sent_)
+  const ClipPart& own = clip_parts_.at(0);
+  const bool is_early = total.clock > own.clock() || (total.clock == own.clock() && !own.is_sent());
+  // Without a lost worker this server's part, which it had sent, may have become nothing.
+  if (is_early && std::ranges::none_of(gone_, std::identity()))
     return broken("the coordinator sends the norm of clock ", total.clock,
-                  " before this server sent its own part; it is at clock ", norm_clock_);
+                  " before this server sent its own part; it is at clock ", own.clock());
   if (!(total.squares >= 0 && std::isfinite(total.squares)))
     return broken("the coordinator sends a norm whose square is ", total.squares);
   const double norm = std::sqrt(total.squares), clip = norm > plan_.clip ? plan_.clip / norm : 1;
-  norm_sent_ = false;
-  complete_ = 0;
-  ++norm_clock_;
-  for (ShardRow* row : learning_) {
-    apply(*row, row->pending->merge, clip, out);
-    row->pending.reset();
+  for (ClipPart& part : clip_parts_) {
+    if (total.clock != part.clock() || !part.is_sent()) continue;  // it is said twice, or again
+    for (ShardRow* row : part.pass()) {
+      Merge merge = std::exchange(row->pending, {})->merge;
+      merge.scale = static_cast<float>(clip / plan_.iter_size * merge.scale);
+      apply(*row, merge, out);
+    }
+    for (ShardRow* row : part.rows()) advance(*row, out);
   }
-  for (ShardRow* row : learning_) advance(*row, out);
   send_norm_if_complete(out);
   return {};
 }
@@ -348,14 +347,9 @@ void ShardRows::leave(int worker, Outbox& out) {
   Clock& end = ends_[worker];
   end = std::min(end, clock_of(worker));
   for (const OwnRow& row : rows_) std::visit([&](const auto& one) { one->leave(worker); }, row);
-  complete_ = 0;
-  for (ShardRow* row : learning_) {
-    row->pending.reset();
-    keeps_.counters.dropped += row->forget(worker, end);
-    advance(*row, out);
-  }
-  CHECK(!norm_sent_ || complete_ == learning_.size())
-      << "a norm was sent of rows that are not complete";
+  forget_pushes(worker, end);
+  for (ShardRow* row : learning_) advance(*row, out);
+  for (ClipPart& part : clip_parts_) part.take_back_if_incomplete();
   send_norm_if_complete(out);
 }
 
@@ -367,7 +361,7 @@ Status ShardRows::hear_server(const Message& message, Outbox& out) {
   TRY(row);
   if (copied) return copies_.take(*copied, *row.value(), out);
   const auto follow = [&] {
-    row.value()->follow(*update, 1.0 / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
+    row.value()->follow(*update, gradient_scale(), keeps_.spares, keeps_.parallel_for);
   };
   return copies_.take(*update, *row.value(), follow, out);
 }
@@ -388,6 +382,8 @@ void ShardRows::lose_server(int server, Outbox& out) {
     for (int w = 0; w < plan_.workers; ++w)
       (*row)->end_at(w, gone_[w] ? (*row)->pushed(w) : ends_[w]);
   }
+  if (plan_.clip >= 0) clip_parts_.push_back(clip_part(server));
+  send_norm_if_complete(out);
   for (const auto& [worker, message] : copies_.take_held_back()) {
     if (gone_[worker]) continue;
     const Status status = std::holds_alternative<Push>(message)

@@ -2,6 +2,7 @@
 // that end or are lost.
 #pragma once
 
+#include "shoal/table/clip_part.h"
 #include "shoal/table/own_rows.h"
 #include "shoal/table/row_copies.h"
 #include "shoal/table/shard_row.h"
@@ -62,6 +63,12 @@ class ShardRows {
   Status retire(int worker, const Retire& retire, Outbox& out);
   Status total(const NormTotal& total, Outbox& out);
   void leave(int worker, Outbox& out);
+  // Drops what the worker has pushed from clock `end` on and is not merged, and decisions that wait
+  // for a norm.
+  void forget_pushes(int worker, Clock end) {
+    for (ShardRow* row : learning_) keeps_.counters.dropped += row->forget(worker, end);
+    for (ClipPart& part : clip_parts_) part.forget();
+  }
 
   // ---- second copies ----
   // Handles an Update of the server whose rows are copied here, or a Copied of the one that has
@@ -110,8 +117,10 @@ class ShardRows {
   }
   void answer_reader(ShardRow& row, int worker, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
-  void apply(ShardRow& row, const Merge& merge, double clip, Outbox& out);
-  void send_norm(Outbox& out) const;
+  void apply(ShardRow& row, const Merge& merge, Outbox& out);
+  // Returns the scale of a rule's gradients: that of a merge has the clip, and this in it.
+  double gradient_scale() const { return plan_.clip < 0 ? 1.0 / plan_.iter_size : 1; }
+  ClipPart clip_part(int server) const;
   void send_norm_if_complete(Outbox& out);
 
   ShardKeeps& keeps_;
@@ -124,11 +133,7 @@ class ShardRows {
   std::size_t shared_ = 0, without_weights_ = 0;  // rows that all workers push
   std::vector<Clock> ends_;                       // by worker: no push from there on
   std::vector<bool> gone_;                        // by worker
-  // A clip of the norm: each learning row's merge of norm_clock_ waits until all have theirs, and
-  // the coordinator has added up all servers'.
-  Clock norm_clock_;
-  std::size_t complete_ = 0;  // rows with a merge that waits
-  bool norm_sent_ = false;
+  std::vector<ClipPart> clip_parts_;              // this server's, and a lost one's
 };
 
 }  // namespace shoal::table

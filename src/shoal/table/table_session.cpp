@@ -6,6 +6,7 @@
 #include "shoal/base/try.h"
 #include "shoal/table/coordinator/difference.h"
 #include "shoal/table/coordinator/members.h"
+#include "shoal/table/in_vain.h"
 
 namespace shoal::table {
 namespace {
@@ -33,14 +34,24 @@ std::string describe(const Plan& plan) {
       "\nrows' digest: ", hash.finish(), "\n");
 }
 
-// Returns the losses that a plan bears. What workers write for each other has no second copy.
+// Returns the losses that a plan bears.
 TolerancesBody tolerances_of(const Plan& plan) {
-  const bool written =
-      std::ranges::any_of(plan.rows, [](const Row& row) { return row.writer != kEveryWorker; });
-  return {.copies = plan.copies,
-          .servers = plan.clip < 0,
-          .why_none =
-              written ? "its workers sum gradients, or exchange factors, among themselves" : ""};
+  const bool learns = std::ranges::any_of(plan.rows, &Row::learns);
+  return {.copies = learns ? plan.copies : std::uint8_t{0},
+          .why_none = plan.why_none,
+          .interrupts = has_messages(plan)};
+}
+
+// Returns whether a loss interrupts a wait for the answer. A process that ends takes part in
+// nothing more, and a generation begins whoever is lost.
+bool is_interrupted(Topic topic) {
+  return topic != Topic::kBarrier && topic != Topic::kDone && topic != Topic::kLeave;
+}
+
+constexpr const char* kInVain = "this generation of the job has no chief";
+
+Error interrupted() {
+  return {Code::kInterrupted, "a process is lost, which others wait for in this iteration"};
 }
 
 Error wrong_plan(const std::string& words) {
@@ -57,6 +68,7 @@ Status TableSession::begin(const Plan& plan) {
   start_ = {plan.start_of(worker()), scheme.value()->task.paced, scheme.value()->bounded()};
   retire_ = Retire{start_.first, plan.generation};
   waited_for_ = scheme.value()->waits_for_others;
+  known_losses_ = 0;
   return {};
 }
 
@@ -78,7 +90,22 @@ Status TableSession::create(const Plan& plan, const Source& initial,
     tell(Topic::kTolerances, plan.generation, encode(tolerances_of(plan)));
     TRY(install(plan, initial, destinations));
   }
-  return ask(Topic::kBarrier, rows_exist(plan.generation), "");
+  std::string begins;
+  put_le(begins, start_.first);
+  const auto exist = ask(Topic::kBarrier, rows_exist(plan.generation), std::move(begins));
+  rows_exist_ = exist.ok();
+  return exist;
+}
+
+// Notes who is the chief of a generation that this worker has not seen before.
+void TableSession::look_for_chief() {
+  if (known_ == roster().generation) return;
+  known_ = seen_ = roster().generation;
+  rows_exist_ = is_chief_lost_ = false;
+  const auto& all = roster().processes;
+  const auto chief = std::ranges::find(all, 0, &RosterBody::Process::worker);
+  chief_ = chief == all.end() ? kNoRank : chief->rank;
+  if (chief != all.end() && is_gone(chief->rank)) is_chief_lost_ = true;
 }
 
 Result<bool> TableSession::regroup(const SegmentBody& end) {
@@ -89,6 +116,7 @@ Result<bool> TableSession::regroup(const SegmentBody& end) {
   Result<RosterBody> next = decode<RosterBody>(answer.value());
   TRY(next);
   know(std::move(next).value());
+  set_losses(0);
   return true;
 }
 
@@ -102,12 +130,17 @@ Status TableSession::finish(Clock clock) {
 Status TableSession::settle() {
   std::vector<RowId> all(rows_);
   std::iota(all.begin(), all.end(), RowId{0});
-  return wait(all);
+  const Status status = wait(all);
+  return status.ok() || !is_interruption(status.error()) ? status : Status();
 }
 
 Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body) {
   enter();
   TRY(this->status());
+  look_for_chief();
+  const bool ends_early = is_interrupted(topic), needs_chief = topic != Topic::kRegroup;
+  if (needs_chief && is_in_vain()) return began_in_vain();
+  if (ends_early) TRY(interruption());
   if (body.size() > kMaxBodyBytes)
     return Error{Code::kInternal, str(name_of(topic), " ", clock, " has a body of ", body.size(),
                                       " bytes; at most ", kMaxBodyBytes, " can be sent")};
@@ -121,23 +154,69 @@ Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body
   say({.topic = topic, .clock = clock, .body = std::move(body)});
   std::optional<std::string> answer;
   const auto answered = [&](PendingAnswers& heard) {
-    return (answer = heard.take_answer(topic, clock, part)).has_value();
+    return (answer = heard.take_answer(topic, clock, part)).has_value() ||
+           (needs_chief && is_in_vain()) || (ends_early && !interruption().ok());
   };
   const Status status = wait_to_hear(answered, "for the other workers for", "");
   TRY(status);
+  if (!answer) return needs_chief && is_in_vain() ? began_in_vain() : interrupted();
   return *std::move(answer);
+}
+
+Status TableSession::interruption() const {
+  return losses_ <= known_losses_ ? Status() : Status(interrupted());
+}
+
+Result<Table::Reunion> TableSession::reunite(std::string mine) {
+  enter();
+  Reunion reunion{.losses = losses_, .said = {}};
+  known_losses_ = reunion.losses;
+  rows_ = 0;
+  forget_waits();
+  const Clock clock = (Clock{roster().generation} << 32) + reunion.losses;
+  const Result<std::string> answer = ask(Topic::kReunite, clock, std::move(mine));
+  TRY(answer);
+  for (std::string_view rest = answer.value(); !rest.empty();) {
+    const std::size_t length = rest.size() < 4 ? rest.size() : get_le<std::uint32_t>(rest);
+    rest.remove_prefix(std::min<std::size_t>(4, rest.size()));
+    if (rest.size() < length)
+      return broken("the coordinator's answer to a reunite is cut: do all processes run the same ",
+                    "program?");
+    reunion.said.emplace_back(rest.substr(0, length));
+    rest.remove_prefix(length);
+  }
+  return reunion;
+}
+
+Result<Want> TableSession::end_of_generation() {
+  enter();
+  std::optional<Want> want;
+  const auto is_agreed = [&](PendingAnswers& heard) {
+    return (want = heard.take_end()).has_value() || (!is_in_vain() && !interruption().ok());
+  };
+  const Status status = wait_to_hear(is_agreed, "for", ", for the end of a generation with a loss");
+  TRY(status);
+  if (!want) return interrupted();
+  return *want;
 }
 
 Result<Want> TableSession::start(Clock clock) {
   enter();
   std::optional<Want> want;
   const auto may_start = [&](PendingAnswers& heard) {
-    return (want = heard.start(clock)).has_value();
+    return !interruption().ok() || (want = heard.start(clock)).has_value();
   };
   const Status status = wait_to_hear(may_start, "for", ", for all workers to agree on a pause");
   TRY(status);
+  if (!want) return interrupted();
   return *want;
 }
+
+Error began_in_vain() {
+  return {Code::kPeer, str(kInVain, ": it was lost before it had given the servers the params")};
+}
+
+bool is_in_vain(const Error& error) { return error.message.starts_with(kInVain); }
 
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
   std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});

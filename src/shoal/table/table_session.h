@@ -3,6 +3,8 @@
 // waits.
 #pragma once
 
+#include <atomic>
+
 #include "shoal/table/pending_answers.h"
 #include "shoal/table/scheme.h"
 #include "shoal/table/table.h"
@@ -20,6 +22,9 @@ class TableSession : public Table {
   }
   Result<Want> start(Clock clock) override;
   Status finish(Clock clock) override;
+  Status interruption() const override;
+  Result<Reunion> reunite(std::string mine) override;
+  Result<Want> end_of_generation() override;
 
  protected:
   // `compares`: the workers make sure that they all have the chief's plan.
@@ -55,8 +60,22 @@ class TableSession : public Table {
   // Notes that the worker has pushed its row at this clock.
   void pushed(Clock clock) { retire_->clock = clock + 1; }
   const GenerationStart& generation_start() const { return start_; }
+  // Sets how many processes of the plan are lost whose loss interrupts the workers. Where a worker
+  // waits it is to be woken.
+  void set_losses(std::size_t losses) { losses_ = static_cast<std::uint32_t>(losses); }
+  // Notes that a process is lost. If it was to give the servers the params of this generation, and
+  // has not, the generation began in vain. On any thread; where a worker waits it is to be woken.
+  void note_lost(Rank rank) {
+    if (rank == chief_) is_chief_lost_ = true;
+  }
+  // Forgets which rows are waited for: some may never come.
+  virtual void forget_waits() {}
+  bool was_interrupted() const { return known_losses_ > 0; }  // in this generation
 
  private:
+  void look_for_chief();
+  bool is_in_vain() const { return !rows_exist_ && is_chief_lost_ && seen_ > 0; }
+
   const bool compares_;
   const SchemeMaker maker_;
   // The Retire for servers when this worker pushes nothing more; none before the first plan.
@@ -64,6 +83,13 @@ class TableSession : public Table {
   std::size_t rows_ = 0;  // that are open
   GenerationStart start_;
   bool waited_for_ = false;  // pushes of other workers may wait for this one's
+  // Lost processes of the plan; of those the ones that the worker knew of when it last reunited.
+  std::atomic<std::uint32_t> losses_{0}, known_losses_{0};
+  // The chief of the generation that this worker has last seen begin, and what became of it.
+  std::optional<Generation> known_;
+  std::atomic<Generation> seen_{0};
+  std::atomic<Rank> chief_{kNoRank};
+  std::atomic<bool> is_chief_lost_{false}, rows_exist_{false};
 };
 
 // Returns the messages of the chief to each server: the plan, then of each of its rows the

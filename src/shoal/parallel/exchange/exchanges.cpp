@@ -94,6 +94,17 @@ void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all) 
     if (some[i]) all[i] = some[i];
 }
 
+std::vector<Tensor*> with_histories(const Net& net, std::span<const std::size_t> params,
+                                    const std::vector<Tensor*>& histories) {
+  std::vector<Tensor*> all;
+  for (const std::size_t p : params) {
+    all.push_back(&net.params()[p].blob->data);
+    for (std::size_t i = p; i < histories.size(); i += net.params().size())
+      all.push_back(histories[i]);
+  }
+  return all;
+}
+
 LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context) {
   return {read_recipe(setup.param, setup.options.name),
           setup.param.snapshot_diff() || setup.param.debug_info(), setup.net, context, layers};

@@ -44,6 +44,28 @@ table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rat
 // Puts `some` histories, null for params of other layers, among `all`.
 void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all);
 
+// Returns these params, each with its histories behind it; `histories` as Checkpointed has them.
+std::vector<Tensor*> with_histories(const Net& net, std::span<const std::size_t> params,
+                                    const std::vector<Tensor*>& histories);
+
+// The rows that learn on servers, as a unit of an exchange after an interruption: what this worker
+// knows of them (Recoverable). A worker that was an iteration further than others waits for rows
+// that will not come.
+struct RowsOnServers {
+  table::Clock done = 0;    // iterations whose part in them was pushed
+  bool is_fetched = false;  // the rows are here for good
+  bool is_dropped = false;  // an iteration that others have not done was forgotten
+
+  std::int64_t version() const {
+    return is_fetched ? done : is_dropped ? Recoverable::kNothing : Recoverable::kOnServers;
+  }
+  void go_on_from(std::int64_t iterations, bool leads) {
+    is_fetched = leads;
+    is_dropped = is_dropped || done > iterations;
+    done = iterations;
+  }
+};
+
 // Makes a rule for some layers alone, as the setup's solver has it; it computes with this context.
 LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context);
 

@@ -13,40 +13,8 @@
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal::parallel {
-namespace {
 
 using table::RowId;
-
-Layers only(const Net& net, int layer) {
-  Layers layers(net.layers().size());
-  layers[layer] = true;
-  return layers;
-}
-
-Factored& factored_of(const Net& net, int layer) {
-  return dynamic_cast<Factored&>(*net.layers()[layer]);
-}
-
-// Returns the length of a message: both factors, and their weight.
-std::size_t length_of(const Factored::Sizes& sizes) {
-  return static_cast<std::size_t>(sizes.rows * (sizes.outputs + sizes.inputs)) + 1;
-}
-
-// Rows of the workers whose factors are multiplied together. Each product reads and writes the
-// whole gradient, so there should be few; its rows are copied, so they should not be too many.
-constexpr std::int64_t kRowsTogether = 512;
-
-// Returns a context for computing beside the net's own thread. Null where a device has one stream
-// for all, or gradients are to be examined after the passes.
-std::unique_ptr<Context> context_beside(const TableSetup& setup) {
-  const Context& context = setup.net.context();
-  if (!context.device().is_host() || setup.param.snapshot_diff() || setup.param.debug_info() ||
-      !setup.options.updates_beside)
-    return nullptr;
-  return std::make_unique<Context>(Context::Options{.threads = context.threads()});
-}
-
-}  // namespace
 
 std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::size_t worker,
                                std::uint16_t server, RowId first, std::vector<table::Row>& rows) {
@@ -63,105 +31,6 @@ std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::siz
     left -= numbers;
   }
   return ids;
-}
-
-// ---- a layer ----
-
-FactorExchange::Part::Part(const TableSetup& setup, int of)
-    : layer(of),
-      name(setup.net.layers()[of]->name()),
-      factored(factored_of(setup.net, of)),
-      sizes(factored.factor_sizes()),
-      passes(setup.param.iter_size()),
-      replicas(setup.net.context().share().replicas),
-      own_context(context_beside(setup)),
-      context(own_context ? *own_context : setup.net.context()),
-      rule(rule_of(setup, only(setup.net, of), context)) {
-  const Share& share = setup.net.context().share();
-  const auto clients = static_cast<std::size_t>(share.clients),
-             client = static_cast<std::size_t>(share.client);
-  rows.assign(clients, sizes.rows * passes * replicas);
-  for (std::size_t worker = 0; worker < share.batches.size(); ++worker)
-    rows[worker] = rows[worker] * share.batches[worker] / share.batches[client];
-  received.resize(clients);
-  ids.resize(clients);
-  for (std::size_t worker = 0; worker < clients; ++worker)
-    if (worker != client) received[worker].resize(length(worker));
-  factored.give_factors_to(this);
-}
-
-FactorExchange::Part::~Part() { factored.give_factors_to(nullptr); }
-
-std::size_t FactorExchange::Part::length(std::size_t worker) const {
-  return length_of({rows[worker], sizes.outputs, sizes.inputs});
-}
-
-// Appends a pass's rows behind those of the passes before it, and of the replicas before it. The
-// gradient is the mean of the replicas'.
-void FactorExchange::Part::take(int replica, const Tensor& gradient, const Tensor& data) {
-  const std::int64_t all = sizes.rows * passes * replicas,
-                     before = sizes.rows * (replica * passes + pass[replica]++);
-  const auto at = own->numbers().begin();
-  std::ranges::transform(
-      gradient.host(), at + before * sizes.outputs,
-      [share = 1 / static_cast<float>(replicas)](float number) { return share * number; });
-  std::ranges::copy(data.host(), at + all * sizes.outputs + before * sizes.inputs);
-}
-
-// Takes other memory than the last, which a server in this process may still lend to others.
-void FactorExchange::Part::begin(std::size_t worker) {
-  pass.assign(static_cast<std::size_t>(replicas), 0);
-  own.reset();
-  const auto free = std::ranges::find_if(
-      pool, [](const Message& one) { return one.use_count() == 1 && !one->is_lent(); });
-  if (free == pool.end())
-    own = pool.emplace_back(std::make_shared<table::Buffer>(length(worker)));
-  else
-    own = *free;
-}
-
-// Multiplies the workers' rows in their order, in one product or in a few, in all workers alike:
-// the bits are the same.
-Status FactorExchange::Part::sum(const table::Scheme& scheme) {
-  auto& [clock, rate, mine] = sent.front();
-  const auto message = [&, own_numbers = mine->numbers()](std::size_t worker) {
-    return std::span<const float>(received[worker].empty() ? own_numbers : received[worker]);
-  };
-  std::vector<float> weights;
-  for (std::size_t worker = 0; worker < rows.size(); ++worker)
-    weights.push_back(message(worker).back());
-  const table::Merge merge = merge_of(scheme, clock, rate, weights);
-  if (merge.take.empty()) return {};
-  rule.before_forward(layer);
-  for (std::size_t t = 0; t < merge.take.size();) {
-    std::size_t end = t;
-    std::int64_t count = 0;
-    do count += rows[merge.take[end++]];
-    while (end < merge.take.size() && count + rows[merge.take[end]] <= kRowsTogether);
-    top_grad.reshape({count, sizes.outputs});
-    bottom.reshape({count, sizes.inputs});
-    auto gradient = top_grad.host_out().begin(), data = bottom.host_out().begin();
-    for (; t < end; ++t) {
-      const auto numbers = message(merge.take[t]);
-      const auto split = static_cast<std::size_t>(rows[merge.take[t]] * sizes.outputs);
-      gradient = std::ranges::transform(numbers.first(split), gradient,
-                                        [scale = merge.weights[t] * merge.scale](float number) {
-                                          return scale * number;
-                                        })
-                     .out;
-      data = std::ranges::copy(numbers.subspan(split, numbers.size() - split - 1), data).out;
-    }
-    factored.add_gradients(context, top_grad, bottom);
-  }
-  rule.look(layer);
-  rate *= merge.rate_scale;
-  is_due = true;
-  return check_finite(rule, str("the gradient of layer '", name,
-                                "' that all workers' factors of clock ", clock, " make"));
-}
-
-void FactorExchange::Part::update(double squares) {
-  if (std::exchange(is_due, false)) rule.update(sent.front().clock, sent.front().rate, squares);
 }
 
 // ---- all of them ----
@@ -191,7 +60,11 @@ std::vector<StateRow> FactorExchange::rows() {
 }
 
 void FactorExchange::start_at(std::int64_t iteration, const std::vector<std::int64_t>&) {
-  for (const auto& part : parts_) part->rule.start_at(iteration);
+  done_ = iteration;
+  for (const auto& part : parts_) {
+    part->rule.start_at(iteration);
+    part->version = iteration;
+  }
 }
 
 std::vector<Tensor*> FactorExchange::histories() {
@@ -297,6 +170,7 @@ void FactorExchange::send(Part& part, float weight) {
 // Sends a message of the same size at every clock. For a clip the gradients of all layers come
 // before the first update.
 Result<double> FactorExchange::hand_in(bool update) {
+  done_ = side_->next();
   if (!update) {
     held_.clear();
     for (const auto& part : parts_) {
@@ -329,7 +203,7 @@ Status FactorExchange::settle(Settle) {
 Status FactorExchange::gather(Part& part) {
   if (part.under_way.valid()) return part.under_way.get();
   for (const auto& rows : part.ids) TRY(side_->waits.wait(rows));
-  return part.sum(*sum_);
+  return part.sum(*sum_, part.messages());
 }
 
 bool FactorExchange::may_begin(const Part& part) const {
@@ -351,7 +225,7 @@ void FactorExchange::progress() {
       parts_, [this](const auto& part) { return !part->under_way.valid() && may_begin(*part); });
   if (next == parts_.end()) return;
   (*next)->under_way = beside_->give([this, &part = **next] {
-    Status status = part.sum(*sum_);
+    Status status = part.sum(*sum_, part.messages());
     if (status.ok() && !clips_) part.update(0);
     return status;
   });
@@ -367,8 +241,66 @@ Status FactorExchange::update_before(Part& part, table::Clock end) {
 
 void FactorExchange::update(Part& part, double squares) {
   part.update(squares);
-  part.sent.pop_front();
+  part.pop();
   if (!part.sent.empty()) ask(part, part.sent.front().clock);
+}
+
+// ---- after an interruption ----
+
+// Completes what the work thread has begun; a gradient that waits for a clip is forgotten, since
+// its factors are still there.
+Result<Recoverable::Standing> FactorExchange::interrupt() {
+  Standing standing{.done = done_};
+  for (const auto& part : parts_) {
+    if (part->under_way.valid()) {
+      TRY(part->under_way.get());
+      if (!clips_) part->pop();
+    }
+    if (std::exchange(part->is_due, false)) part->rule.skip();
+    standing.versions.push_back(side_->has_numbers(done_) ? part->version : kNothing);
+  }
+  return standing;
+}
+
+void FactorExchange::give_unit(std::size_t unit, std::string& out) {
+  for (Tensor* const tensor : parts_[unit]->numbers()) put_numbers(tensor->host(), out);
+}
+
+Status FactorExchange::take_unit(std::size_t unit, std::int64_t version, std::string_view bytes) {
+  Part& part = *parts_[unit];
+  for (Tensor* const tensor : part.numbers()) TRY(get_numbers(bytes, tensor->host_mut()));
+  while (!part.sent.empty() && part.sent.front().clock < version) part.sent.pop_front();
+  part.version = version;
+  return {};
+}
+
+void FactorExchange::give_part(std::size_t unit, std::int64_t iteration, std::string& out) {
+  const auto& sent = parts_[unit]->sent;
+  const auto found = std::ranges::find(sent, iteration, &FactorLayer::Sent::clock);
+  CHECK(found != sent.end()) << "factors of iteration " << iteration << " are not kept";
+  put_numbers(found->own->numbers(), out);
+}
+
+// A lost worker's factors weigh nothing. The messages have memory of their own: others may still
+// arrive.
+Result<double> FactorExchange::sum_parts(std::size_t unit, std::int64_t iteration,
+                                         std::span<const std::string_view> parts) {
+  Part& part = *parts_[unit];
+  CHECK(!part.sent.empty() && part.sent.front().clock == iteration)
+      << "factors of iteration " << iteration << " are not the oldest";
+  std::vector<std::vector<float>> numbers(part.rows.size());
+  for (std::size_t worker = 0; worker < numbers.size(); ++worker) {
+    std::string_view bytes = worker < parts.size() ? parts[worker] : std::string_view();
+    numbers[worker].resize(bytes.empty() ? 1 : part.length(worker));
+    if (!bytes.empty()) TRY(get_numbers(bytes, numbers[worker]));
+  }
+  TRY(part.sum(*sum_, {numbers.begin(), numbers.end()}));
+  return clips_ && part.is_due ? part.rule.gradients().squares : 0;
+}
+
+void FactorExchange::update_unit(std::size_t unit, double squares) {
+  parts_[unit]->update(squares);
+  parts_[unit]->pop();
 }
 
 }  // namespace shoal::parallel

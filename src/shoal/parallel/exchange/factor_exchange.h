@@ -3,17 +3,14 @@
 // workers, and applies the same update to its own copy of the params.
 #pragma once
 
-#include <deque>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "shoal/layers/factored.h"
 #include "shoal/parallel/exchange/exchange_choice.h"
 #include "shoal/parallel/exchange/exchanges.h"
+#include "shoal/parallel/exchange/factor_layer.h"
 #include "shoal/parallel/exchange/work_thread.h"
-#include "shoal/table/buffer.h"
 
 namespace shoal::parallel {
 
@@ -52,46 +49,18 @@ class FactorExchange final : public Exchange, public MessageRows {
   std::vector<table::Row> rows(table::RowId first) override;
   table::Destination destination(table::RowId row) override;
 
+  // ---- after an interruption: a unit is a layer, a part of an update the factors ----
+  Result<Standing> interrupt() override;
+  void give_unit(std::size_t unit, std::string& out) override;
+  Status take_unit(std::size_t unit, std::int64_t version, std::string_view bytes) override;
+  void give_part(std::size_t unit, std::int64_t iteration, std::string& out) override;
+  Result<double> sum_parts(std::size_t unit, std::int64_t iteration,
+                           std::span<const std::string_view> parts) override;
+  void update_unit(std::size_t unit, double squares) override;
+  void go_on_from(std::int64_t iterations, bool) override { done_ = iterations; }
+
  private:
-  using Message = std::shared_ptr<table::Buffer>;
-
-  struct Sent {
-    table::Clock clock = 0;
-    float rate = 0;
-    Message own{};
-  };
-  // A layer of the exchange.
-  struct Part final : public FactorSink {
-    Part(const TableSetup& setup, int layer);
-    ~Part() override;
-    void begin(std::size_t worker);
-    void take(int replica, const Tensor& top_grad, const Tensor& bottom) override;
-    // Makes the gradient of the oldest in `sent`; then the update, unless that has been made.
-    Status sum(const table::Scheme& scheme);
-    void update(double squares);
-    std::size_t length(std::size_t worker) const;  // of its message
-
-    const int layer;
-    const std::string name;
-    Factored& factored;
-    const Factored::Sizes sizes;
-    const int passes, replicas;
-    const std::unique_ptr<Context> own_context;  // of a host
-    Context& context;
-    LocalRule rule;
-    std::vector<std::int64_t> rows;              // by worker, of all passes and replicas
-    std::vector<std::vector<table::RowId>> ids;  // by worker: the table's rows of its message
-    std::vector<std::vector<float>> received;    // by worker; none of this one
-    std::vector<Message> pool;                   // for own messages
-    Message own;                                 // of this iteration
-    std::vector<int> pass;                       // by replica, of this iteration
-    Tensor top_grad, bottom;                     // (rows, outputs), (rows, inputs) of some workers
-    std::deque<Sent> sent;                       // whose updates are still to do, the oldest first
-    bool is_due = false;                         // the oldest one's gradient is there
-    // The gradient of the oldest, and its update unless gradients are clipped, while the work
-    // thread computes them. Otherwise not valid.
-    std::future<Status> under_way;
-  };
+  using Part = FactorLayer;
 
   Part* find(int layer) const;
   std::size_t most_memory() const;  // bytes of messages
@@ -122,6 +91,7 @@ class FactorExchange final : public Exchange, public MessageRows {
   std::vector<Piece> pieces_;
   table::RowId first_ = 0;
   bool finite_ = true;                  // this iteration's factors, so far
+  table::Clock done_ = 0;               // iterations whose factors were handed in
   std::vector<Part*> held_;             // whose factors are complete and were not sent
   std::unique_ptr<WorkThread> beside_;  // null: nothing is to be done beside the solver's thread
 };

@@ -8,6 +8,7 @@
 #include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange/exchanges.h"
+#include "shoal/parallel/exchange/own_steps.h"
 #include "shoal/parallel/sums/delta_sums.h"
 #include "shoal/parallel/sums/global_momentum.h"
 #include "shoal/proto/net.pb.h"
@@ -25,14 +26,6 @@ using table::Part;
 using table::RowId;
 using table::Verdict;
 using table::Weighing;
-
-// The state that only this worker has: its weights between two exchanges, and its momentum. The
-// weights are those of the rows that learn, one behind the other: other servers cut other rows.
-struct OwnSteps final : OwnState {
-  std::vector<float> weights;
-  std::vector<std::vector<float>> histories;
-  std::int64_t updates = 0;
-};
 
 // Returns the extra rows. The histories of layers that go by a collective are read once, from a
 // chief that was restored.
@@ -105,9 +98,7 @@ class LocalStepsExchange final : public Exchange {
     for (const int layer : layers) TRY(finish_backward(layer));
     return {};
   }
-
   Gradients gradients() override { return local_.gradients(); }
-
   Status apply(bool update, double squares) override {
     if (!update) {
       local_.skip();
@@ -127,6 +118,7 @@ class LocalStepsExchange final : public Exchange {
     TRY(verdict);
     if (verdict.value() == Verdict::kAnother) return true;
     if (!task_.pull_first) hand_in(verdict.value());
+    unit_.done = side_->next();
     return false;
   }
 
@@ -161,6 +153,7 @@ class LocalStepsExchange final : public Exchange {
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
     side_->start_at(iteration, all);
     deltas_.start_at(iteration);
+    unit_.done = iteration;
     own_updates_ = iteration;  // unless the snapshot says what local steps have made
   }
 
@@ -202,7 +195,41 @@ class LocalStepsExchange final : public Exchange {
     }
   }
 
+  // ---- after an interruption: each bucket is a unit, and the rows that learn, if there are any
+  Result<Standing> interrupt() override {
+    Standing standing{.done = unit_.done};
+    for (std::size_t part = 0; part < deltas_.size(); ++part)
+      standing.versions.push_back(side_->has_numbers(unit_.done) ? deltas_.done(part) : kNothing);
+    if (!side_->learning().empty()) standing.versions.push_back(unit_.version());
+    return standing;
+  }
+  Status fetch_unit(std::size_t unit) override {
+    return is_bucket(unit) || unit_.is_fetched ? Status() : side_->receive(side_->learning());
+  }
+  void give_unit(std::size_t unit, std::string& out) override {
+    if (is_bucket(unit)) return deltas_.give(unit, out);
+    for (const RowId row : side_->learning()) put_numbers(map_.weights(row), out);
+  }
+  Status take_unit(std::size_t unit, std::int64_t version, std::string_view bytes) override {
+    if (is_bucket(unit)) return deltas_.take(unit, version, bytes);
+    for (const RowId row : side_->learning()) TRY(get_numbers(bytes, map_.weights(row)));
+    return {};
+  }
+  void give_part(std::size_t unit, std::int64_t, std::string& out) override {
+    deltas_.give_part(unit, out);
+  }
+  Result<double> sum_parts(std::size_t unit, std::int64_t,
+                           std::span<const std::string_view> parts) override {
+    TRY(deltas_.sum(unit, parts));
+    return 0;
+  }
+  void go_on_from(std::int64_t iterations, bool leads) override {
+    unit_.go_on_from(iterations, leads);
+    deltas_.go_back_to(iterations);
+  }
+
  private:
+  bool is_bucket(std::size_t unit) const { return unit < deltas_.size(); }
   static const RowMap& mapped(TableSide& side, const TableSetup& setup, LocalRule& rule) {
     side.map_rows(setup, extras_of(setup, rule));
     return side.map();
@@ -224,7 +251,6 @@ class LocalStepsExchange final : public Exchange {
   }
 
   bool takes_weights() const { return task_.contribution == ContributionKind::kWeights; }
-
   std::vector<Tensor*> own_histories() {
     std::vector<Tensor*> own = local_.histories();
     std::erase(own, nullptr);
@@ -356,7 +382,8 @@ class LocalStepsExchange final : public Exchange {
   bool is_pulled_ = false;  // what arrives is a reply
   // The params are the team's, and this worker's own are in sent_.
   bool away_ = false;
-  bool dropped_ = false;          // the last push had nothing in it
+  bool dropped_ = false;  // the last push had nothing in it
+  RowsOnServers unit_;
   int updates_ = 0;               // in this task: its steps less those that were left out
   std::int64_t own_updates_ = 0;  // that the histories have seen
 };

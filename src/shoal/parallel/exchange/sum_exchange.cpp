@@ -47,6 +47,7 @@ class SumExchange final : public Exchange {
     part.rule.before_forward(layer);
     part.clock = side_->iteration();
     part.rate = side_->rate();
+    part.is_empty = false;
     return sums_.expect(*of, part.clock);
   }
   // Waits for the device once, which examines all these gradients together.
@@ -66,14 +67,18 @@ class SumExchange final : public Exchange {
     return {};
   }
   Gradients gradients() override { return {.finite = finite_}; }
-  // Brings, for a clip, the sums of all layers before the first update.
+  // Brings, for a clip, the sums of all layers before the first update. A loss may interrupt that
+  // until all are there, and no gradient has been replaced by its sum until then.
   Result<double> hand_in(bool update) override {
+    done_ = side_->next();
     if (!update) {
       held_.clear();
+      for (Part& part : parts_) part.is_empty = true;
       sums_.send_nothing();
     }
     send_held();
     double squares = 0;
+    for (std::size_t part = 0; clips_ && part < parts_.size(); ++part) TRY(sums_.complete(part));
     for (std::size_t part = 0; clips_ && part < parts_.size(); ++part) {
       TRY(gather(part));
       squares += parts_[part].rule.gradients().squares;
@@ -104,7 +109,64 @@ class SumExchange final : public Exchange {
     return all;
   }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
-    for (Part& part : parts_) part.rule.start_at(iteration);
+    done_ = iteration;
+    for (Part& part : parts_) {
+      part.rule.start_at(iteration);
+      part.version = iteration;
+    }
+  }
+
+  // ---- after an interruption: a unit is a bucket ----
+  // A sum that is there makes its update, which waits for nobody.
+  Result<Standing> interrupt() override {
+    Standing standing{.done = done_};
+    for (Part& part : parts_) {
+      update(part, 0);
+      standing.versions.push_back(side_->has_numbers(done_) ? part.version : kNothing);
+    }
+    return standing;
+  }
+  void give_unit(std::size_t of, std::string& out) override {
+    for (Tensor* const tensor : numbers_of(of)) put_numbers(tensor->host(), out);
+  }
+  Status take_unit(std::size_t of, std::int64_t version, std::string_view bytes) override {
+    for (Tensor* const tensor : numbers_of(of)) TRY(get_numbers(bytes, tensor->host_mut()));
+    parts_[of].version = version;
+    return {};
+  }
+  // Gives the gradients, which are still there, as the sum's vector has them.
+  void give_part(std::size_t of, std::int64_t, std::string& out) override {
+    std::vector<float> vector(sums_.bucket(of).count);
+    if (!parts_[of].is_empty) {
+      vector.back() = side_->options.weight;
+      sums_.each(of, vector, [&](std::size_t p, std::span<float> numbers) {
+        std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
+                               [this](float number) { return side_->options.weight * number; });
+      });
+    }
+    put_numbers(vector, out);
+  }
+  Result<double> sum_parts(std::size_t of, std::int64_t iteration,
+                           std::span<const std::string_view> parts) override {
+    Part& part = parts_[of];
+    CHECK(part.clock == iteration && part.version == iteration)
+        << "iteration " << iteration << " of a bucket of version " << part.version << ", clock "
+        << part.clock;
+    std::vector<float> sum(sums_.bucket(of).count);
+    TRY(add_up(parts, sum));
+    const std::optional<float> scale = merge(part, sum.back());
+    if (!scale) return 0;
+    sums_.each(of, sum, [&](std::size_t p, std::span<const float> numbers) {
+      std::ranges::transform(numbers, net_.params()[p].blob->grad.host_out().begin(),
+                             [&](float number) { return *scale * number; });
+    });
+    TRY(look({of}));
+    return clips_ ? part.rule.gradients().squares : 0;
+  }
+  void update_unit(std::size_t of, double squares) override { update(parts_[of], squares); }
+  void go_on_from(std::int64_t iterations, bool) override {
+    done_ = iterations;
+    for (std::size_t of = 0; of < parts_.size(); ++of) sums_.forget(of);
   }
 
  private:
@@ -114,9 +176,11 @@ class SumExchange final : public Exchange {
         : rule(rule_of(setup, layers, setup.net.context())) {}
 
     LocalRule rule;
-    table::Clock clock = -1;  // of the gradient that was asked for last
-    float rate = 0;           // of its update
-    bool is_due = false;      // the gradient is there, and the update is still to do
+    table::Clock clock = -1;   // of the gradient that was asked for last
+    float rate = 0;            // of its update
+    bool is_due = false;       // the gradient is there, and the update is still to do
+    bool is_empty = false;     // this worker's iteration has no update
+    table::Clock version = 0;  // iterations whose updates the params hold
   };
 
   // Waits for the sum of a bucket and makes it the gradient. The others that are there by then come
@@ -134,16 +198,26 @@ class SumExchange final : public Exchange {
   }
   // Makes the sum of a bucket the gradient. False: it counts nothing, and is forgotten.
   bool take(std::size_t of, float weight) {
-    Part& part = parts_[of];
+    const std::optional<float> scale = merge(parts_[of], weight);
+    if (scale) sums_.read(of, *scale);
+    return scale.has_value();
+  }
+  // Makes an update of a sum with this count due. Returns the factor of the sum; nothing: it counts
+  // nothing, and is forgotten.
+  std::optional<float> merge(Part& part, float weight) {
     const table::Merge merge = merge_of(*scheme_, part.clock, part.rate, {&weight, 1});
     if (merge.take.empty()) {
       part.rule.skip();
-      return false;
+      part.version = part.clock + 1;
+      return std::nullopt;
     }
-    sums_.read(of, merge.scale);
     part.rate *= merge.rate_scale;
     part.is_due = true;
-    return true;
+    return merge.scale;
+  }
+  // Returns the params and histories of a bucket.
+  std::vector<Tensor*> numbers_of(std::size_t of) {
+    return with_histories(net_, sums_.params(of), parts_[of].rule.histories());
   }
   // Returns an error unless the gradients of all these buckets are finite.
   Status look(const std::vector<std::size_t>& buckets) {
@@ -163,7 +237,9 @@ class SumExchange final : public Exchange {
     return {};
   }
   static void update(Part& part, double squares) {
-    if (std::exchange(part.is_due, false)) part.rule.update(part.clock, part.rate, squares);
+    if (!std::exchange(part.is_due, false)) return;
+    part.rule.update(part.clock, part.rate, squares);
+    part.version = part.clock + 1;
   }
   void send_held() {
     for (const int layer : held_) sums_.send(layer, side_->options.weight);
@@ -177,6 +253,7 @@ class SumExchange final : public Exchange {
   BucketSums sums_;
   std::deque<Part> parts_;  // by bucket
   bool finite_ = true;      // this iteration's gradients, so far
+  table::Clock done_ = 0;   // iterations whose gradients were handed in
   std::vector<int> held_;   // layers whose gradients are complete and were not sent
 };
 

@@ -70,6 +70,7 @@ class TableExchange final : public Exchange {
   Gradients gradients() override { return {.finite = finite_}; }
 
   Result<double> hand_in(bool update) override {
+    unit_.done = side_->next();
     skipped_ = !update;
     if (!side_->task.judged) push_rest();
     return 0;
@@ -102,8 +103,41 @@ class TableExchange final : public Exchange {
     });
     return rows;
   }
-  Status prepare_save() override {
-    if (side_->table.worker() != 0) return {};
+  Status prepare_save() override { return fetch_histories(); }
+  std::vector<Tensor*> histories() override {
+    if (histories_.empty()) make_histories();
+    return pointers();
+  }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
+    unit_.done = iteration;
+    side_->start_at(iteration, all);
+  }
+
+  // ---- after an interruption: all rows that learn are one unit ----
+  Result<Standing> interrupt() override {
+    Standing standing{.done = unit_.done};
+    if (!side_->learning().empty()) standing.versions.push_back(unit_.version());
+    return standing;
+  }
+  Status fetch_unit(std::size_t) override {
+    if (unit_.is_fetched) return {};
+    TRY(side_->receive(side_->learning()));
+    return fetch_histories();
+  }
+  void give_unit(std::size_t, std::string& out) override {
+    for (Tensor* const tensor : numbers()) put_numbers(tensor->host(), out);
+  }
+  Status take_unit(std::size_t, std::int64_t, std::string_view bytes) override {
+    make_histories();
+    for (Tensor* const tensor : numbers()) TRY(get_numbers(bytes, tensor->host_mut()));
+    return {};
+  }
+  void go_on_from(std::int64_t iterations, bool leads) override {
+    unit_.go_on_from(iterations, leads);
+  }
+
+ private:
+  Status fetch_histories() {
     make_histories();
     constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
     static_assert(std::size(kParts) == optim::kMaxHistories);
@@ -112,15 +146,15 @@ class TableExchange final : public Exchange {
         side_->table.get(row, side_->next(), kParts[h]);
     return side_->waits.wait(side_->learning());
   }
-  std::vector<Tensor*> histories() override {
-    if (histories_.empty()) make_histories();
-    return pointers();
-  }
-  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
-    side_->start_at(iteration, all);
+  // Returns the params that learn by the table, and their histories.
+  std::vector<Tensor*> numbers() {
+    std::vector<std::size_t> learning;
+    for (std::size_t p = 0; p < net_.params().size(); ++p)
+      if (const NetParam& param = net_.params()[p]; owns(param.layer) && param.lr_mult != 0)
+        learning.push_back(p);
+    return with_histories(net_, learning, pointers());
   }
 
- private:
   bool owns(int layer) const { return !others_[static_cast<std::size_t>(layer)]; }
   // Clears the gradients of the layers for which picks(layer), unless the server has. On a CPU the
   // table may read a layer's until it has sent the params.
@@ -196,6 +230,7 @@ class TableExchange final : public Exchange {
   const bool on_host_;
   // The only server is in this process: it clears gradients as it takes them.
   const bool clears_;
+  RowsOnServers unit_;
   bool finite_ = true;    // this iteration's gradients, so far
   bool skipped_ = false;  // this iteration has no update
   // The server clears this iteration's gradients; it has cleared those of the last.

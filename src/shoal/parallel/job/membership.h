@@ -74,6 +74,12 @@ class JobMembership {
   virtual void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) = 0;
   // Returns whether the job needs another plan.
   virtual bool wants_regroup() = 0;
+  // Returns whether the job needs a snapshot at once.
+  virtual bool wants_snapshot() = 0;
+
+  // Goes on to another generation, instead of one that began in vain (table/in_vain.h) after so
+  // many iterations. False: this process is not in it.
+  virtual Result<bool> begin_anew(std::int64_t iteration, std::int64_t phase_end) = 0;
 
   // ---- its end ----
   virtual Result<SegmentStart> next(const SegmentEnd& end) = 0;
@@ -108,10 +114,12 @@ class LoneMembership final : public JobMembership {
                                         std::int64_t, Net& net) override {
     return make_local_updater(solver, name_, net);
   }
+  Result<bool> begin_anew(std::int64_t, std::int64_t) override { return false; }
   Meter* meter() override { return options_.meter; }
   void report(Solver&, const table::SchemeSpec&, bool) override {}
   void begin(const Solver&, const Phase&, std::int64_t) override {}
   bool wants_regroup() override { return false; }
+  bool wants_snapshot() override { return false; }
   Result<SegmentStart> next(const SegmentEnd&) override { return SegmentStart(); }
   Status finish(std::int64_t, std::int64_t, const table::SchemeSpec&) override { return {}; }
   void abort(const Error&) override {}

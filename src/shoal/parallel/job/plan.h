@@ -14,11 +14,10 @@ namespace shoal::parallel {
 table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
                     const table::RosterBody& roster, table::Clock start,
                     const std::vector<table::Clock>& clocks, const WorkerOptions& options);
-// Returns how many servers have each row: 2 if a lost server's rows are to survive it. `clips`: the
-// norm of all gradients is limited by the servers, which rules that out. Throws ConfigError where
-// the solver asks for what cannot be.
+// Returns how many servers have each row: 2 if a lost server's rows are to survive it. Throws
+// ConfigError where the solver asks for what cannot be.
 std::uint8_t copies_of(const SolverParameter& param, const std::string& name,
-                       const table::RosterBody& roster, bool clips);
+                       const table::RosterBody& roster);
 // Throws ConfigError for options of the solver, the scheme and so many workers that exclude each
 // other. `name` stands in front of it.
 void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,

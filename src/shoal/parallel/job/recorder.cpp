@@ -87,6 +87,17 @@ void Recorder::phase(const std::string& scheme, std::int64_t iteration) {
 
 Status Recorder::close() {
   flush_round(std::nullopt);
+  const auto account = table_ ? table_->account() : std::nullopt;
+  if (account && account->ended) {
+    write_faults(*account, clock_.clock + 1);
+    if (writer_)
+      note("metrics", writer_->add(UsefulMetrics{.clock = clock_.clock + 1,
+                                                 .time = account->seconds,
+                                                 .in_params = account->in_params,
+                                                 .computed = account->computed,
+                                                 .possible = account->possible,
+                                                 .losses = account->losses}));
+  }
   return failure_;
 }
 
@@ -179,6 +190,29 @@ void Recorder::record(const ScoreMetrics& score) {
   if (writer_) note("metrics", writer_->add(score));
 }
 
+// Writes the faults that are new, once the others have gone on or the job has ended; at the end
+// also those again for which another process has come.
+void Recorder::write_faults(const table::AccountBody& account, std::int64_t iteration) {
+  const auto known = [](double seconds) {
+    return seconds < 0 ? std::nullopt : std::optional(seconds);
+  };
+  for (const table::AccountBody::Fault& fault : account.faults) {
+    if (fault.number <= faults_ && !(account.ended && fault.back >= 0)) continue;
+    if (fault.stopped < 0 && !account.ended) return;
+    faults_ = std::max(faults_, fault.number);
+    if (!writer_) continue;
+    note("metrics", writer_->add(FaultMetrics{.clock = iteration,
+                                              .time = fault.since,
+                                              .number = fault.number,
+                                              .rank = fault.rank,
+                                              .host = fault.host,
+                                              .why = fault.why,
+                                              .stopped = known(fault.stopped),
+                                              .back = known(fault.back),
+                                              .steps = fault.steps}));
+  }
+}
+
 void Recorder::displayed(const Measured& row) {
   ScoreMetrics score{.kind = ScoreMetrics::Kind::kDisplay,
                      .clock = row.iteration,
@@ -186,7 +220,10 @@ void Recorder::displayed(const Measured& row) {
                      .loss = row.loss};
   for (std::size_t i = 0; i < row.outputs.size() && i < columns_.at(0).size(); ++i)
     score.outputs.emplace_back(columns_[0][i], row.outputs[i]);
+  const auto account = table_ ? table_->account() : std::nullopt;
+  if (account) score.presence = {account->alive, account->taking_part, account->in_params};
   record(score);
+  if (account) write_faults(*account, row.iteration);
   if (next_) next_->displayed(row);
 }
 

@@ -82,19 +82,14 @@ table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
 }
 
 std::uint8_t copies_of(const SolverParameter& param, const std::string& name,
-                       const table::RosterBody& roster, bool clips) {
+                       const table::RosterBody& roster) {
   constexpr std::size_t kManyProcesses = 4;
   if (param.has_copies() && (param.copies() < 1 || param.copies() > 2))
     throw ConfigError(Code::kConfig, name, ": copies is ", param.copies(), "; it must be 1 or 2");
-  if (param.copies() == 2 && clips)
-    throw ConfigError(
-        Code::kConfig, name,
-        ": copies is 2, but clip_gradients is given: the servers limit the norm together, so none "
-        "of them may be lost. Leave copies out, or choose another exchange than TABLE");
   // Processes that have left count: a job does not lose its copies with its first process.
   const bool usual =
       param.on_lost() == OnLost::CONTINUE && roster.processes.size() >= kManyProcesses;
-  const bool two = param.has_copies() ? param.copies() == 2 : usual && !clips;
+  const bool two = param.has_copies() ? param.copies() == 2 : usual;
   return two && servers_of(roster) > 1 ? 2 : 1;
 }
 

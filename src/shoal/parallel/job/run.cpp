@@ -16,6 +16,7 @@
 #include "shoal/solver/loss_scaling.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
+#include "shoal/table/in_vain.h"
 
 namespace shoal::parallel {
 namespace {
@@ -93,16 +94,36 @@ class Run {
     else
       find_start();
     for (;;) {
-      const Result<bool> stays = job_.prepare(how_.iteration, end_of_phase(), scheme_);
-      TRY(stays);
-      if (!stays.value()) return left(how_.iteration);
-      agree_on_phase();
-      Result<Ending> ending = run_segment();
+      Result<Ending> ending = run_generation();
+      while (!ending.ok() && table::is_in_vain(ending.error())) ending = begin_anew();
       if (!ending.ok() || ending.value() != Ending::kContinues) return ending;
     }
   }
 
  private:
+  Result<Ending> run_generation() {
+    try {
+      const Result<bool> stays = job_.prepare(how_.iteration, end_of_phase(), scheme_);
+      TRY(stays);
+      if (!stays.value()) return left(how_.iteration);
+      agree_on_phase();
+      return run_segment();
+    } catch (const ConfigError& error) {
+      if (!table::is_in_vain(error.error())) throw;
+      return error.error();
+    }
+  }
+
+  // Goes on with the state in which this worker was to begin, and another chief.
+  Result<Ending> begin_anew() {
+    late_ = memory_ == nullptr;
+    const Result<bool> stays = job_.begin_anew(how_.iteration, end_of_phase());
+    TRY(stays);
+    if (!stays.value()) return left(how_.iteration);
+    if (late_) begin_late(scheme_);
+    return Ending::kContinues;
+  }
+
   // Begins a process that joins a job which is training. Its state comes from the chief.
   void begin_late(const table::SchemeSpec& scheme) {
     late_ = true;
@@ -160,18 +181,41 @@ class Run {
   Result<Ending> run_segment() {
     Solver solver(with_phase(param_, phase()), solver_options());
     Releases releases(job_);
-    begin(solver);
-    job_.begin(solver, phase(), end_of_phase());
-    Result<Ending> ending = solver.solve_until(phase().end);
-    if (ending.ok() &&
-        (ending.value() == Ending::kContinues || ending.value() == Ending::kRegroups)) {
-      Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
-      TRY(memory);
-      memory_ = std::move(memory).value();
-      ending = next_segment(solver, ending.value());
-      if (ending.ok() && ending.value() == Ending::kContinues) releases.not_needed();
+    Result<Ending> ending = train(solver);
+    if (!ending.ok() && table::is_in_vain(ending.error())) {
+      releases.not_needed();  // no row has been asked for
+      return ending;
+    }
+    while (ending.ok() &&
+           (ending.value() == Ending::kContinues || ending.value() == Ending::kRegroups)) {
+      ending = leave_segment(solver, ending.value());
+      if (ending.ok() && ending.value() == Ending::kContinues) {
+        releases.not_needed();
+        break;
+      }
+      // The loss of a process has interrupted all on their way to the next segment.
+      if (!ending.ok() && is_interruption(ending.error())) ending = solver.recover();
     }
     return end_segment(solver, std::move(ending));
+  }
+
+  Result<Ending> train(Solver& solver) {
+    try {
+      begin(solver);
+      job_.begin(solver, phase(), end_of_phase());
+    } catch (const ConfigError& error) {
+      if (!table::is_in_vain(error.error())) throw;
+      return error.error();
+    }
+    return solver.solve_until(phase().end);
+  }
+
+  // Takes the solver's state along to the next segment.
+  Result<Ending> leave_segment(Solver& solver, Ending ending) {
+    Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
+    TRY(memory);
+    memory_ = std::move(memory).value();
+    return next_segment(solver, ending);
   }
 
   // Finishes or aborts the worker's part, unless another segment is to begin.
@@ -192,7 +236,8 @@ class Run {
     const bool is_first = !std::exchange(begun_, true);
     if (!late) how_.same_members = job_.same_workers();
     how_.iterations = job_.clocks();
-    if (memory_ || late) solver.restore_state(std::exchange(memory_, nullptr).get(), how_);
+    if (memory_ || late) solver.restore_state(memory_.get(), how_);
+    steps_ = 0;
     job_.report(solver, scheme_, is_first);
     if (is_first && !snapshot_.empty()) solver.restore(snapshot_);
     if (is_first) first_ = solver.iteration();
@@ -240,9 +285,12 @@ class Run {
   }
 
   Action wanted() {
+    steps_ = std::min(steps_ + 1, 2);
+    if (steps_ > 1) memory_.reset();  // the rows exist, and hold what it has
     if (const Action own = options_.action ? options_.action() : Action::kNone;
         own != Action::kNone)
       return own;
+    if (job_.wants_snapshot()) return Action::kSnapshot;
     return job_.wants_regroup() ? Action::kRegroup : Action::kNone;
   }
 
@@ -295,10 +343,13 @@ class Run {
   JobMembership& job_;
   std::vector<Phase> phases_;
   std::size_t phase_ = 0;
-  table::SchemeSpec scheme_;                    // the present one
-  std::string snapshot_;                        // from which the first segment goes on
-  std::shared_ptr<const SolverMemory> memory_;  // from which the next one does, and how
+  table::SchemeSpec scheme_;  // the present one
+  std::string snapshot_;      // from which the first segment goes on
+  // From which the next one does, and how; and until that has made a step, since it may begin
+  // again.
+  std::shared_ptr<const SolverMemory> memory_;
   Solver::Continuation how_;
+  int steps_ = 0;           // of the segment, up to 2
   std::int64_t first_ = 0;  // iteration of the run
   bool begun_ = false;      // the first segment
   bool late_ = false;       // this process joins a job that trains

@@ -9,44 +9,22 @@
 #include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange/exchanges.h"
+#include "shoal/parallel/job/account.h"
 #include "shoal/parallel/job/job_spec.h"
 #include "shoal/parallel/job/membership.h"
 #include "shoal/parallel/job/plan.h"
+#include "shoal/parallel/job/shares.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/tuning/link_times.h"
 #include "shoal/parallel/tuning/speed_tuner.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/snapshot.h"
+#include "shoal/table/in_vain.h"
 #include "shoal/table/placement.h"
 
 namespace shoal::parallel {
 namespace {
-
-// Returns the measure by which workers divide the data that they share. Throws ConfigError where
-// fields contradict each other.
-SolverParameter::ShareBy shares_by(const SolverParameter& solver, const std::string& name,
-                                   bool weights_given) {
-  const auto batch = solver.has_batch_by() ? solver.batch_by() : SolverParameter::EQUAL;
-  const auto by = solver.has_share_by()             ? solver.share_by()
-                  : batch != SolverParameter::EQUAL ? batch
-                  : weights_given                   ? SolverParameter::WEIGHT
-                                                    : SolverParameter::EQUAL;
-  if (batch != SolverParameter::EQUAL && batch != by)
-    throw ConfigError(Code::kConfig, name, ": batch_by is ", SolverParameter::ShareBy_Name(batch),
-                      " and share_by ", SolverParameter::ShareBy_Name(by),
-                      "; batches are divided as the data are: leave one out, or give both alike");
-  if (solver.share_interval() < 0)
-    throw ConfigError(Code::kConfig, name, ": share_interval is ", solver.share_interval(),
-                      "; it must be 0 or more");
-  return by;
-}
-
-std::optional<GroupSearch> share_search(const SolverParameter& solver,
-                                        SolverParameter::ShareBy by) {
-  GroupSearch search;
-  if (solver.has_share_interval()) search.interval = solver.share_interval();
-  return by == SolverParameter::SPEED ? std::optional(search) : std::nullopt;
-}
 
 class TableMembership final : public JobMembership {
  public:
@@ -116,9 +94,7 @@ class TableMembership final : public JobMembership {
     const auto made = or_throw(scheme.make());
     check_fit(solver, name_, *made, share_.clients);
     choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
-    clips_ =
-        solver.clip_gradients() >= 0 && made->contribution() == table::ContributionKind::kGradient;
-    const std::uint8_t copies = copies_of(solver, name_, table_.roster(), clips_);
+    const std::uint8_t copies = copies_of(solver, name_, table_.roster());
     copies_ = table_.can_copy() ? copies : 1;
     const WorkerOptions options{.name = name_,
                                 .scheme = scheme,
@@ -171,6 +147,16 @@ class TableMembership final : public JobMembership {
     return measure || tuner_.due();
   }
 
+  // Returns whether this worker has become the chief, and the job's snapshots are elsewhere: on the
+  // disk of a chief that is gone.
+  bool wants_snapshot() override {
+    if (!std::exchange(leads_anew_, false) || spec_.solver.snapshot() <= 0 || has_snapshot())
+      return false;
+    LOG(WARNING) << "This worker leads the job now, and there is no snapshot under "
+                 << spec_.solver.snapshot_prefix() << " on its machine: it writes one";
+    return true;
+  }
+
   Result<SegmentStart> next(const SegmentEnd& end) override {
     trained_ = ranks_of(table_.roster());
     const int workers = share_.clients;
@@ -197,11 +183,24 @@ class TableMembership final : public JobMembership {
     const table::RosterBody& roster = table_.roster();
     if (roster.generation != generation_) return start;
     start.scheme = roster.scheme;
-    if (!roster.why.empty())
-      LOG(INFO) << "Iteration " << end.iteration << ": continuing with " << share_.clients
-                << " workers (was " << workers << "), scheme "
-                << (roster.scheme ? roster.scheme->words() : "as before") << ": " << roster.why;
+    if (!roster.why.empty()) report_members(end.iteration, workers);
     return start;
+  }
+
+  Result<bool> begin_anew(std::int64_t iteration, std::int64_t phase_end) override {
+    // Its end was agreed on, unless it passes by itself.
+    const Result<table::Want> want =
+        table_.roster().measures ? table::Want::kRegroup : table_.end_of_generation();
+    TRY(want);
+    table::SegmentBody body{.clock = iteration, .phase_end = phase_end};
+    if (shares_by_ != SolverParameter::EQUAL) body.weights = share_.weights;
+    const int workers = share_.clients;
+    const Result<bool> stays = regroup(std::move(body));
+    if (!stays.ok() || !stays.value()) return stays;
+    if (want.value() != table::Want::kRegroup)
+      table_.tell(table::Topic::kPause, iteration, encode(want.value()));
+    report_members(iteration, workers);
+    return true;
   }
 
   Status finish(std::int64_t iteration, std::int64_t iterations,
@@ -220,6 +219,8 @@ class TableMembership final : public JobMembership {
               << " of those sent through shared memory, " << each(all.local_bytes)
               << " within this process";
     if (team_->chief()) compare_forecast();
+    if (const auto account = table_.account(); account && account->ended)
+      for (const std::string& line : lines_of(*account)) LOG(INFO) << line;
     return {};
   }
   void abort(const Error& error) override { table_.abort(error); }
@@ -227,10 +228,23 @@ class TableMembership final : public JobMembership {
 
  private:
   ProfileFiles files() const { return {options_.groups_out, options_.data_sharding_out}; }
+  bool has_snapshot() const {
+    try {
+      return !newest_snapshot(spec_.solver.snapshot_prefix()).empty();
+    } catch (const ConfigError&) {
+      return false;  // there are some, and none is whole
+    }
+  }
   bool measures() const { return options_.measure_servers && team_->chief(); }
 
+  void report_members(std::int64_t iteration, int before) const {
+    const auto& [why, scheme] = std::tie(table_.roster().why, table_.roster().scheme);
+    LOG(INFO) << "Iteration " << iteration << ": continuing with " << share_.clients
+              << " workers (was " << before << "), scheme "
+              << (scheme ? scheme->words() : "as before") << ": " << why;
+  }
   Error failed(const Error& error) {
-    table_.abort(error);
+    if (!table::is_in_vain(error)) table_.abort(error);
     return error;
   }
 
@@ -240,7 +254,10 @@ class TableMembership final : public JobMembership {
     Result<bool> stays = table_.regroup(end);
     if (!stays.ok() || !stays.value()) return stays;
     ++generation_;
+    const bool led = share_.client == 0;
     take_roster();
+    if (team_->chief() && !led) leads_anew_ = true;
+    if (options_.leads) options_.leads(team_->chief());
     return stays;
   }
 
@@ -287,24 +304,26 @@ class TableMembership final : public JobMembership {
 
   // Logs which processes the job can lose, where that is new.
   void report_losses() {
-    const auto sums = [](const LayerExchange& one) { return one.way != Way::kTable; };
+    const auto goes_by = [this](auto is_such) {
+      return std::ranges::any_of(choices_,
+                                 [&](const LayerExchange& one) { return is_such(one.way); });
+    };
+    const bool by_servers = goes_by([](Way way) { return way == Way::kTable; });
     std::string words;
     if (spec_.solver.on_lost() == OnLost::STOP)
       words = "a process that is lost ends the job (on_lost: STOP)";
-    else if (std::ranges::any_of(choices_, sums))
+    else if (goes_by(is_of_library))
       words =
-          "a process that is lost ends the job, since workers exchange gradients among "
-          "themselves; --exchange=TABLE goes on without it";
-    else if (clips_)
+          "a process that is lost ends the job, since MPI and NCCL sum with all processes or none; "
+          "the other exchanges go on without it";
+    else if (servers_of(table_.roster()) < 2)
+      words = "the job goes on without a process that is lost, unless it is the only server";
+    else if (copies_ < 2 && by_servers)
       words =
-          "the job goes on without a worker that is lost; a lost server ends it, since the "
-          "servers limit the norm of the gradients together (clip_gradients)";
-    else if (servers_of(table_.roster()) > 1 && copies_ < 2)
-      words =
-          "the job goes on without a process that is lost, unless it is process 0; with a lost "
-          "server its params' last updates and histories are lost (copies: 2 keeps them)";
+          "the job goes on without a process that is lost; with a lost server its params' last "
+          "updates and histories are lost (copies: 2 keeps them)";
     else
-      words = "the job goes on without a process that is lost, unless it is process 0";
+      words = "the job goes on without a process that is lost";
     if (words != losses_) LOG(INFO) << "Losses: " << words;
     losses_ = words;
   }
@@ -345,11 +364,11 @@ class TableMembership final : public JobMembership {
   std::vector<std::uint32_t> trained_;  // the ranks of the workers of the last segment
   bool joined_;                         // a job that was training, and has not begun itself
   bool links_are_new_ = false;          // the links were measured since the last segment
+  bool leads_anew_ = false;             // since the last segment
   bool asked_to_measure_ = false;
   Rates rates_;                         // of this generation
   std::vector<LayerExchange> choices_;  // of this segment
   std::uint8_t copies_ = 1;             // of rows, likewise
-  bool clips_ = false;                  // the servers clip, likewise
   std::optional<Forecast> forecast_;    // likewise
   std::string losses_;                  // what the log says of them
 };

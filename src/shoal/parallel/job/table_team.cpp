@@ -39,15 +39,50 @@ Error broken(const char* what, std::size_t wanted, std::size_t found) {
                            wanted, " were expected: do all processes run the same program?")};
 }
 
+// The workers that may be lost at once, on the way from one generation to the next, without the
+// loss of momentum: as many more than the chief keep the histories.
+constexpr int kMostLost = 2;
+
 class TableTeam final : public Team {
  public:
   TableTeam(table::Table& table, table::Generation generation)
-      : table_(table), size_(workers_of(table.roster())), rounds_(table::Clock{generation} << 32) {}
+      : table_(table),
+        size_(workers_of(table.roster())),
+        first_(table::Clock{generation} << 32),
+        rounds_(first_) {}
 
   int index() const override { return table_.worker(); }
   int size() const override { return size_; }
+  // The chief may leave without a word to the others, and the next one with it.
+  bool may_lead() const override {
+    if (leads_) return *leads_;
+    return index() <= kMostLost ||
+           std::ranges::all_of(table_.roster().processes, [this](const auto& process) {
+             return process.worker < 0 || process.worker >= index() || table_.is_gone(process.rank);
+           });
+  }
 
-  Status status() const override { return table_.status(); }
+  Status status() const override {
+    TRY(table_.status());
+    return table_.interruption();
+  }
+
+  // Counts questions anew: members may have been interrupted before different ones.
+  Result<std::vector<std::string>> reunite(std::string mine) override {
+    Result<table::Table::Reunion> reunion = table_.reunite(std::move(mine));
+    TRY(reunion);
+    constexpr int kMostQuestions = 24;  // 2 to the power of
+    rounds_ = first_ + (table::Clock{reunion.value().losses} << kMostQuestions);
+    const auto first =
+        std::ranges::find_if(reunion.value().said, [](const auto& said) { return !said.empty(); });
+    leads_ = first - reunion.value().said.begin() == index();
+    return std::move(reunion).value().said;
+  }
+  Result<Action> ends() override {
+    const Result<Want> want = table_.end_of_generation();
+    TRY(want);
+    return action_of(want.value());
+  }
 
   Result<Action> agree(std::int64_t iteration, Action mine) override {
     if (mine == Action::kLeave)
@@ -93,12 +128,14 @@ class TableTeam final : public Team {
     TRY(sum(sizes));
     // Half of the answer is for these pieces and their lengths, half for members that left.
     const std::size_t piece = table::kMaxBodyBytes / 2 / sizes.size() - sizeof(std::uint32_t);
-    std::vector<std::string> whole(chief() ? sizes.size() : 0);
+    std::vector<std::string> whole;  // of the one that gets it
     std::size_t at = 0;
     do {
       const Result<std::vector<std::string>> pieces =
           gather_piece(mine.substr(std::min(at, mine.size()), piece));
       TRY(pieces);
+      if (at == 0 && !pieces.value().empty()) whole.resize(sizes.size());
+      if (pieces.value().size() < whole.size()) return std::vector<std::string>();
       // The state of a member that left is whole in each answer.
       for (std::size_t member = 0; member < whole.size(); ++member)
         if (at == 0 || sizes[member] > 0) whole[member] += pieces.value()[member];
@@ -120,6 +157,7 @@ class TableTeam final : public Team {
       const Result<std::string> answer = table_.ask(Topic::kShare, rounds_++, std::move(piece));
       TRY(answer);
       const std::string_view said = answer.value();
+      if (said.empty()) return std::string();  // the chief is lost
       const std::uint64_t size = said.size() < kSize ? 0 : get_le<std::uint64_t>(said);
       if (said.size() < kSize || (said.size() == kSize && whole.size() < size))
         return broken("sharing", kSize + 1, said.size());
@@ -171,15 +209,18 @@ class TableTeam final : public Team {
       parts.emplace_back(rest.substr(0, length));
       rest.remove_prefix(length);
     }
-    if (chief() && parts.size() != static_cast<std::size_t>(size_))
+    if (!parts.empty() && parts.size() != static_cast<std::size_t>(size_))
       return broken("gathering", static_cast<std::size_t>(size_) * 4, parts.size() * 4);
     return parts;
   }
 
   table::Table& table_;
   const int size_;
+  const table::Clock first_;
   // Counts the questions since the generation began. All members ask the same in the same order.
   table::Clock rounds_;
+  std::optional<bool>
+      leads_;  // after a loss that interrupts all: this worker goes on for the chief
 };
 
 }  // namespace

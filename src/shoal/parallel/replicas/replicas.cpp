@@ -188,6 +188,12 @@ class Replicas final : public ForwardingUpdater {
     return inner().settle(how);
   }
 
+  // The replicas stop, wherever they are: their passes are left out, as is this one.
+  Recoverable* recoverable() override {
+    (void)barrier_.give_up();
+    return inner().recoverable();
+  }
+
   std::vector<Net*> replicas() override {
     std::vector<Net*> nets;
     for (const auto& other : others_) nets.push_back(&other->net);

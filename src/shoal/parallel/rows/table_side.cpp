@@ -36,7 +36,8 @@ TeamPolicy TableSide::policy(const TableSetup& setup) const {
   return {.bounded = setup.scheme.bounded(),
           .in_step = gradients && setup.scheme.spec().groups.has_value(),
           .shares_iterations = task.shared,
-          .shares_running_sums = !gradients};
+          .shares_running_sums = !gradients,
+          .is_interrupted = !messages_.empty()};
 }
 
 // ---- before the rows exist ----
@@ -80,7 +81,7 @@ void TableSide::start_at(std::int64_t iteration, const std::vector<std::int64_t>
   CHECK(!created_) << "a start at " << iteration << " after the rows were made";
   start_ = iteration;
   iteration_ = start_ - 1;
-  clocks_ = all;
+  if (!lockstep) clocks_ = all;  // in lockstep there is one clock, and an update for each
   resumed_ = true;
 }
 
@@ -102,7 +103,9 @@ Status TableSide::create() {
   }
   if (task.contribution != ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
-  if (!messages_.empty()) plan.copies = 1;
+  plan.why_none = why_none_;
+  // The rows of params that workers update themselves are read once.
+  if (learning_.empty()) plan.copies = 1;
   TRY(table.create(plan, initial, destinations));
   created_ = true;
   return first_read(plan);

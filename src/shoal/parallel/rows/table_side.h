@@ -65,6 +65,8 @@ class TableSide {
   void add(MessageRows& messages) { messages_.push_back({&messages}); }
   // Continues as Checkpointed::start_at does.
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all);
+  // No process may be lost while the plan holds, for this reason.
+  void bear_no_loss(const std::string& why) { why_none_ = why; }
   // Keeps restored histories out of the job: those that were restored on the chief are its own.
   void keep_own_histories() { resumed_ = false; }
 
@@ -75,6 +77,9 @@ class TableSide {
   // Makes the rows and asks for the first numbers, when it is first called.
   Status create();
   bool is_created() const { return created_; }
+  // Returns whether this worker has numbers that count after `done` iterations: the chief's, or
+  // what it was given of them when rows were made.
+  bool has_numbers(table::Clock done) const { return table.worker() == 0 || done > start_; }
   bool was_resumed() const { return resumed_; }
   table::Clock start() const { return start_; }
   // Asks for a row. Its numbers go to the param, once it was received.
@@ -116,6 +121,7 @@ class TableSide {
     table::RowId end = 0;  // behind their last
   };
   std::vector<Messages> messages_;
+  std::string why_none_;
   std::vector<std::vector<float>>* diverted_ = nullptr;
   std::vector<std::span<float>> histories_;
   bool created_ = false;

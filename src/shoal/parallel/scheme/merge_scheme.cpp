@@ -107,6 +107,19 @@ void merge_staleness(const SchemeFlags& flags, const SchemeFlag& flag, const std
                 " exclude each other: only ssp and grouped have a staleness");
 }
 
+// Gives fields the defaults of the system whose spelling of a flag was used: SpeeDO's --train is 1
+// and its factor 1, as MXNet-G's is.
+void set_foreign_defaults(const SchemeFlags& flags, SchemeParameter& scheme) {
+  const bool moves = std::ranges::count(flags.fields, "movingRate", &SchemeFlag::name) > 0;
+  const bool syncs = flags.sync && !flags.gradient_only;
+  if (moves || (syncs && scheme.type() == "local_steps")) scheme.set_local_steps(1);
+  const bool by_mxnet = flags.kv_store == "dist_async" || flags.kv_store == "dist_ssync";
+  const std::vector<std::string> owners = split(table::scheme_field("factor").owners, ' ');
+  const bool by_speedo = flags.gradient_only && std::ranges::count(owners, scheme.type()) > 0;
+  if (by_mxnet || by_speedo) scheme.set_factor(1);
+  if (by_mxnet) scheme.mutable_weighting()->set_function(SchemeParameter::Weighting::INVERSE);
+}
+
 }  // namespace
 
 void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
@@ -133,6 +146,7 @@ void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
   scheme.set_type(type);
   if (type == "ssp" && !scheme.has_staleness()) scheme.set_staleness(0);
   if (flags.gradient_only && type != "bsp") scheme.set_payload(SchemeParameter::GRADIENT);
+  set_foreign_defaults(flags, scheme);
   for (const SchemeFlag& flag : flags.fields)
     if (flag.field == "staleness")
       merge_staleness(flags, flag, given ? given->from : "scheme '" + type + "'", scheme);

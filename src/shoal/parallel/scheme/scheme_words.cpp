@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/compat/mxnetg.h"
@@ -49,7 +50,7 @@ T or_wrong(Result<T> result, const std::string& name, const Args&... words) {
 std::string groups_of_file(const SchemeParameter& scheme, const std::string& name) {
   if (scheme.has_groups())
     throw wrong(name, "scheme: both groups and groups_file are given; leave one out");
-  const std::string text = or_wrong(read_file(scheme.groups_file(), Code::kConfig), name);
+  const std::string text = or_wrong(read_list(scheme.groups_file(), Code::kConfig), name);
   return or_wrong(compat::read_groups(text), name, "groups_file ", scheme.groups_file(), ": ");
 }
 

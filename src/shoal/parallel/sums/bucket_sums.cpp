@@ -17,6 +17,16 @@ namespace shoal::parallel {
 
 using table::RowId;
 
+Status add_up(std::span<const std::string_view> parts, std::span<float> sum) {
+  std::vector<float> one(sum.size());
+  for (std::string_view bytes : parts) {
+    if (bytes.empty()) continue;
+    TRY(get_numbers(bytes, one));
+    std::ranges::transform(sum, one, sum.begin(), std::plus());
+  }
+  return {};
+}
+
 BucketSums::BucketSums(const TableSetup& setup, TableSide& side, Of of)
     : net_(side.net), table_(side.table), waits_(side.waits), part_of_(setup.ways.size()) {
   if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(table_, setup.options.name);
@@ -31,6 +41,8 @@ BucketSums::BucketSums(const TableSetup& setup, TableSide& side, Of of)
     }
   }
   if (by_nccl > 0) nccl_ = begin_nccl(table_, net_.context(), by_nccl, setup.options.name);
+  if (std::ranges::any_of(parts_, [](const Part& part) { return is_of_library(part.bucket.way); }))
+    side.bear_no_loss("its workers sum gradients by MPI or NCCL, which go on with all or none");
   if (!parts_.empty()) side.add(*this);
 }
 
@@ -78,12 +90,11 @@ Status BucketSums::expect(std::size_t of, table::Clock clock) {
   return part.sum->expect(clock, waits_);
 }
 
-// Calls write for all params, with their parts of the vector.
-void BucketSums::each(Part& part, const Visit& write) {
+void BucketSums::each(std::size_t of, std::span<float> vector, const Visit& visit) const {
   std::size_t at = 0;
-  for (const std::size_t p : part.params) {
+  for (const std::size_t p : parts_[of].params) {
     const auto count = static_cast<std::size_t>(net_.params()[p].blob->data.count());
-    write(p, part.sum->numbers().subspan(at, count));
+    visit(p, vector.subspan(at, count));
     at += count;
   }
 }
@@ -150,15 +161,22 @@ void BucketSums::progress() {
 // more before it reads, so that a device brings the counts of all that are there at once.
 Result<std::optional<float>> BucketSums::finish(std::size_t of) {
   Part& part = parts_[of];
+  TRY(complete(of));
   if (!std::exchange(part.is_under_way, false)) return std::optional<float>();
+  progress();
+  return std::optional(part.sum->numbers().back());
+}
+
+Status BucketSums::complete(std::size_t of) {
+  const Part& part = parts_[of];
+  if (!part.is_under_way) return {};
   part.sum->progress();
   while (!part.sum->is_done()) {
     TRY(part.sum->wait(waits_));
     part.sum->progress();
     progress();
   }
-  progress();
-  return std::optional(part.sum->numbers().back());
+  return {};
 }
 
 }  // namespace shoal::parallel

@@ -14,6 +14,9 @@
 
 namespace shoal::parallel {
 
+// Adds up vectors of bytes, of those that are not empty, in their order.
+Status add_up(std::span<const std::string_view> parts, std::span<float> sum);
+
 // Sums buckets. All calls on the solver's thread, destination apart.
 class BucketSums final : public MessageRows {
  public:
@@ -60,8 +63,18 @@ class BucketSums final : public MessageRows {
   Result<std::optional<float>> finish(std::size_t part);
   // kGradients: sets the gradients to `scale` times the sum, after finish().
   void read(std::size_t part, float scale);
+  // ---- after an interruption ----
+  // Returns the indices of the bucket's params, in the order of its vector.
+  std::span<const std::size_t> params(std::size_t part) const { return parts_[part].params; }
+  // Forgets the sum that was started, if there is one: it will not end.
+  void forget(std::size_t part) { parts_[part].is_under_way = false; }
+  // Waits for the sum that was started, and leaves it to finish().
+  Status complete(std::size_t part);
+  // Calls visit(param, its part of `vector`) for each param: a vector as the bucket's sum has it.
+  void each(std::size_t part, std::span<float> vector, const Visit& visit) const;
+
   // kNumbers: calls read(param, sum) for each param.
-  void read(std::size_t part, const Visit& read) { each(parts_[part], read); }
+  void read(std::size_t part, const Visit& read) { each(part, parts_[part].sum->numbers(), read); }
 
  private:
   struct Part {
@@ -74,7 +87,9 @@ class BucketSums final : public MessageRows {
     std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
     bool is_under_way = false;  // the sum has begun, and was not finished
   };
-  void each(Part& part, const Visit& write);
+  void each(Part& part, const Visit& write) {
+    each(static_cast<std::size_t>(&part - parts_.data()), part.sum->numbers(), write);
+  }
   std::vector<Tensor*> gradients(const Part& part) const;
   void complete(Part& part, float count);
   void start(Part& part, float count);

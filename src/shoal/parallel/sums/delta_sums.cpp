@@ -17,7 +17,10 @@ DeltaSums::DeltaSums(const TableSetup& setup, TableSide& side)
       is_unsent_(setup.ways.size()),
       from_(net_.params().size()),
       v_(from_.size()),
-      versions_(sums_.size()) {
+      versions_(sums_.size()),
+      done_(sums_.size()),
+      weights_(sums_.size()),
+      has_begun_(setup.ways.size()) {
   for (std::size_t p = 0; p < from_.size(); ++p) {
     const NetParam& param = net_.params()[p];
     if (!owns(param.layer) || param.lr_mult == 0) continue;
@@ -31,17 +34,21 @@ Status DeltaSums::begin(int layer, table::Clock task) {
   TRY(apply(part));
   for (const std::size_t p : learning_of(net_, layer))
     std::ranges::copy(net_.params()[p].blob->data.host(), from_[p].begin());
-  is_unsent_[layer] = true;
+  is_unsent_[layer] = has_begun_[layer] = true;
   return sums_.expect(part, task);
 }
 
 void DeltaSums::send(int layer, float weight) {
   is_unsent_[layer] = false;
-  const float count = task_.weighing == table::Weighing::kSteps && weight > 0 ? 1 : weight;
-  sums_.send(layer, count, [&](std::size_t p, std::span<float> numbers) {
+  weights_[*sums_.part_of(layer)] = weight;
+  sums_.send(layer, count_of(weight), [&](std::size_t p, std::span<float> numbers) {
     std::ranges::transform(net_.params()[p].blob->data.host(), from_[p], numbers.begin(),
                            [weight](float now, float from) { return weight * (now - from); });
   });
+}
+
+float DeltaSums::count_of(float weight) const {
+  return task_.weighing == table::Weighing::kSteps && weight > 0 ? 1 : weight;
 }
 
 void DeltaSums::send_rest(float weight) {
@@ -59,10 +66,11 @@ Status DeltaSums::apply_all() {
 Status DeltaSums::apply(std::size_t part) {
   const Result<std::optional<float>> count = sums_.finish(part);
   TRY(count);
-  const float all = count.value().value_or(0);
-  if (all <= 0) return {};
-  sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / all); });
-  ++versions_[part];
+  if (!count.value()) return {};
+  const float all = *count.value();
+  if (all > 0)
+    sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / all); });
+  end_task(part, all > 0);
   return {};
 }
 
@@ -84,6 +92,73 @@ void DeltaSums::put(RunState& run) const {
 
 void DeltaSums::take(const RunState& run, const std::string& file) {
   for (std::size_t p = 0; p < v_.size(); ++p) read_global_momentum(run, file, p, 0, v_[p]);
+}
+
+void DeltaSums::end_task(std::size_t part, bool has_learned) {
+  versions_[part] += has_learned;
+  ++done_[part];
+  for (const int layer : sums_.bucket(part).layers) has_begun_[layer] = false;
+}
+
+// ---- after an interruption ----
+
+std::span<const float> DeltaSums::start_of(std::size_t param) const {
+  const NetParam& of = net_.params()[param];
+  return has_begun_[of.layer] ? std::span<const float>(from_[param]) : of.blob->data.host();
+}
+
+void DeltaSums::give(std::size_t part, std::string& out) const {
+  for (const std::size_t p : sums_.params(part)) {
+    put_numbers(start_of(p), out);
+    put_numbers(v_[p], out);
+  }
+}
+
+Status DeltaSums::take(std::size_t part, std::int64_t version, std::string_view bytes) {
+  for (const std::size_t p : sums_.params(part)) {
+    TRY(get_numbers(bytes, net_.params()[p].blob->data.host_mut()));
+    TRY(get_numbers(bytes, v_[p]));
+  }
+  done_[part] = version;
+  for (const int layer : sums_.bucket(part).layers) has_begun_[layer] = false;
+  return {};
+}
+
+// Gives the difference that this worker made, as the sum's vector has it.
+void DeltaSums::give_part(std::size_t part, std::string& out) const {
+  const float weight = weights_[part];
+  std::vector<float> vector(sums_.bucket(part).count);
+  vector.back() = count_of(weight);
+  sums_.each(part, vector, [&](std::size_t p, std::span<float> numbers) {
+    std::ranges::transform(net_.params()[p].blob->data.host(), from_[p], numbers.begin(),
+                           [weight](float now, float from) { return weight * (now - from); });
+  });
+  put_numbers(vector, out);
+}
+
+Status DeltaSums::sum(std::size_t part, std::span<const std::string_view> parts) {
+  std::vector<float> sum(sums_.bucket(part).count);
+  TRY(add_up(parts, sum));
+  const float all = sum.back();
+  sums_.each(part, sum, [&](std::size_t p, std::span<const float> of) {
+    if (all > 0)
+      move(p, of, 1 / all);
+    else
+      std::ranges::copy(from_[p], net_.params()[p].blob->data.host_out().begin());
+  });
+  end_task(part, all > 0);
+  return {};
+}
+
+void DeltaSums::go_back_to(std::int64_t tasks) {
+  for (std::size_t part = 0; part < sums_.size(); ++part) {
+    sums_.forget(part);
+    if (done_[part] < tasks) continue;
+    for (const std::size_t p : sums_.params(part))
+      if (has_begun_[net_.params()[p].layer])
+        std::ranges::copy(from_[p], net_.params()[p].blob->data.host_out().begin());
+    for (const int layer : sums_.bucket(part).layers) has_begun_[layer] = false;
+  }
 }
 
 }  // namespace shoal::parallel

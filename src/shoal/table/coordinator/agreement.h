@@ -76,6 +76,8 @@ class Agreement {
   // `passes` by itself is not stopped for anything.
   void begin_generation(bool passes) {
     passes_ = passes;
+    // It has come about, perhaps before the agreed clock (Topic::kReunite).
+    if (agreed_.want == Want::kRegroup) agreed_.want = Want::kNothing;
     if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing));
   }
   // Goes on without workers that are done now.
@@ -110,6 +112,10 @@ class Agreement {
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
   // Returns whether all stop, to be continued.
   bool requeues() const { return requeues_; }
+  void state(auto& io) {
+    io(wanted_, open_, requeues_, want_, put_off_, passes_, ended_, pauses_, agreed_, stops_,
+       apart_, to_do_);
+  }
   // Returns whether some workers have yet to report where they pause.
   bool open() const { return open_; }
   // Returns whether workers apart are on their way to a meeting.
@@ -130,6 +136,7 @@ class Agreement {
   struct Pause {
     Clock clock = 0;
     Clock done = 0;  // iterations of the generation, of workers that are apart
+    void state(auto& io) { io(clock, done); }
   };
 
   // Aligns workers in step: one of them that has begun an iteration waits at its end for the

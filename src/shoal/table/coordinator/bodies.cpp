@@ -23,8 +23,9 @@ void fields(auto& io, wire::Is<ReportBody> auto& body) {
 }
 void fields(auto& io, wire::Is<Want> auto& want) { io(want); }
 void fields(auto& io, wire::Is<TolerancesBody> auto& body) {
-  io(body.copies, body.servers);
+  io(body.copies);
   io.text(body.why_none, kMaxReasonBytes, "reason");
+  io(body.interrupts);
 }
 
 // These return which value is wrong; "" if none is.
@@ -49,6 +50,9 @@ std::string wrong_with(const Start& start) {
 std::string wrong_with(const ReportBody& report) {
   return wrong_number({report.iterations, report.compute, report.data, report.rows, report.other});
 }
+std::string wrong_with(const AccountBody& account) {
+  return wrong_number({account.seconds, account.possible});
+}
 std::string wrong_with(const RosterBody& roster) {
   std::int32_t workers = 0, servers = 0;
   for (Rank rank = 0; rank < roster.processes.size(); ++rank) {
@@ -66,9 +70,10 @@ std::string wrong_with(const RosterBody& roster) {
 
 // The words in front of an error; in the order of Body's alternatives.
 constexpr const char* kKinds[] = {
-    "A Join has ",           "A Roster has ",      "A Segment has ",        "A Leave has ",
-    "a body of a report: ",  "a body of begin: ",  "a body of judge: ",     "a body of a start: ",
-    "a body of a verdict: ", "a body of a wish: ", "a body of tolerances: "};
+    "A Join has ",        "A Roster has ",          "A Segment has ",
+    "A Leave has ",       "a body of a report: ",   "a body of begin: ",
+    "a body of judge: ",  "a body of a start: ",    "a body of a verdict: ",
+    "a body of a wish: ", "a body of tolerances: ", "a body of an account: "};
 static_assert(std::size(kKinds) == std::variant_size_v<Body>);
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "shoal/base/try.h"
+#include "shoal/table/account.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"
 
@@ -33,14 +34,14 @@ struct VerdictBody {
 };
 // The body of kTolerances: which losses a generation's plan can bear.
 struct TolerancesBody {
-  std::uint8_t copies = 1;  // as in Plan
-  bool servers = true;      // one may be lost
+  std::uint8_t copies = 1;  // as in Plan; 0: no row learns on a server
   std::string why_none{};   // the plan bears none, for this reason; "": it bears some
+  bool interrupts = false;  // a loss interrupts all workers, who then reunite (kReunite)
 };
 // A TaskReport is the body of kJudge; a Start, whose worker is not in it, answers kBegin; a Want is
 // the body of kPause, and of the answer to kMeet.
 using Body = std::variant<JoinBody, RosterBody, SegmentBody, LeaveBody, ReportBody, BeginBody,
-                          TaskReport, Start, VerdictBody, Want, TolerancesBody>;
+                          TaskReport, Start, VerdictBody, Want, TolerancesBody, AccountBody>;
 std::string encode(const Body& body);
 // Decodes `bytes` into a body of the kind that `body` is already. An error names what is wrong with
 // them.

@@ -35,6 +35,7 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
     if (round && is_to_stop(rank)) job_.pacing.stop_asking(rank, false);
   }
   TRY(check(rank, ask));
+  if (!member.done) take_part(rank, ask);
   if (round) return job_.rounds.ask(rank, ask);
   if (member.done) return {};
   switch (ask.topic) {
@@ -52,11 +53,31 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
     case Topic::kJudge: return job_.pacing.judge(rank, ask);
     case Topic::kScheme: return next_scheme(rank, ask);
     case Topic::kTolerances: return membership_.tolerances(rank, ask);
-    case Topic::kReport: return job_.stragglers.take(rank, ask.body);
+    case Topic::kReport: return report(rank, ask);
     default:
       return job_.members.broken(rank, " asks for topic ", static_cast<int>(ask.topic),
                                  ", which is not known here");
   }
+}
+
+// Notes how far the question shows the worker to be.
+void Coordinator::take_part(Rank rank, const Ask& ask) {
+  const bool begins = ask.topic == Topic::kBarrier && ask.clock == rows_exist(roster()->generation);
+  if (ask.topic == Topic::kOutputs) job_.participation.heard(rank, ask.clock, false);
+  if (ask.body.size() < sizeof(Clock)) return;
+  if (begins) job_.participation.begins(rank, get_le<Clock>(ask.body));
+  if (ask.topic == Topic::kReunite) job_.participation.reunites(rank, get_le<Clock>(ask.body));
+}
+
+// Takes a worker's times. The chief's are answered with the account.
+Status Coordinator::report(Rank rank, const Ask& ask) {
+  TRY(job_.stragglers.take(rank, ask.body));
+  const auto& scheme = job_.regrouping.scheme();
+  const bool is_chief = rank == job_.members.chief();
+  const auto made = scheme && is_chief ? scheme->make() : broken("not asked for");
+  job_.participation.heard(rank, ask.clock, made.ok() && made.value()->lockstep);
+  if (is_chief) membership_.tell_account(rank, ask.clock);
+  return {};
 }
 
 Status Coordinator::next_scheme(Rank rank, const Ask& ask) {
@@ -90,7 +111,8 @@ std::optional<Error> Coordinator::stuck() {
   const auto waits = [&](Rank rank) {
     return job_.rounds.waits(rank) || (job_.pacing.waits(rank) && !is_to_stop(rank));
   };
-  if (active.empty() || job_.agreement.is_due() || !std::ranges::all_of(active, waits))
+  if (active.empty() || job_.agreement.is_due() || job_.rounds.reunite_apart() ||
+      !std::ranges::all_of(active, waits))
     return std::nullopt;
   Lines places;
   job_.rounds.places(places);
@@ -100,7 +122,7 @@ std::optional<Error> Coordinator::stuck() {
 }
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : job_(options.processes,
+    : job_(options.processes, options.silence,
            [this](const Rounds::Round& round) { return membership_.next_generation(round); }),
       membership_(job_, options.seed, options.losses),
       maker_(options.maker) {
@@ -109,8 +131,32 @@ Coordinator::Coordinator(const CoordinatorOptions& options)
   if (!options.scheme) return;
   const auto scheme = maker_(*options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
+  paced_ = options.scheme;
   job_.pacing.use(scheme.value()->make_pacer());
   job_.regrouping.plans(scheme.value()->spec());
+}
+
+std::string Coordinator::save() {
+  StateWriter io;
+  state(io);
+  job_.pacing.state(io);
+  return io.take();
+}
+
+Status Coordinator::load(std::string_view bytes) {
+  StateReader io(bytes);
+  state(io);
+  std::unique_ptr<Pacer> pacer;
+  if (paced_) {
+    const auto scheme = maker_(*paced_);
+    TRY(scheme);
+    pacer = scheme.value()->make_pacer();
+  }
+  job_.pacing.state(io, std::move(pacer));
+  if (!io.ok())
+    return broken("a coordinator's state of ", bytes.size(),
+                  " bytes cannot be read: do all processes run the same program?");
+  return {};
 }
 
 Status Coordinator::handle(Rank rank, const Message& message) {
@@ -122,7 +168,9 @@ Status Coordinator::handle(Rank rank, const Message& message) {
     return broken("rank ", rank, " sends ", name_of(message), " before it has joined");
   if (const auto* directive = std::get_if<Directive>(&message)) {
     if (directive->kind == DirectiveKind::kAbort) abort(rank, *directive);
-    if (directive->kind == DirectiveKind::kLost)
+    // A process that had lost this one, while it was stopped, may say so after all.
+    const bool is_own = directive->clock == static_cast<Clock>(membership_.coordinator());
+    if (directive->kind == DirectiveKind::kLost && !is_own)
       membership_.lose(static_cast<Rank>(directive->clock), directive->code, directive->text);
     return {};
   }
@@ -155,12 +203,16 @@ Status Coordinator::handle(Rank rank, const Message& message, Instant now,
   }
   job_.members.now = now;
   const Status status = handle(rank, message);
+  look_for_training();
   job_.members.move_messages_to(out);
   return status;
 }
 
-void Coordinator::lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out) {
+void Coordinator::lost(Rank rank, Code code, const std::string& why, Instant now,
+                       std::vector<Dispatch>& out) {
+  job_.members.now = now;
   membership_.lose(rank, code, why);
+  look_for_training();
   job_.members.move_messages_to(out);
 }
 

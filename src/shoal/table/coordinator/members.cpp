@@ -13,10 +13,10 @@ std::vector<double> bytes_to_numbers(std::string_view bytes) {
 }
 
 const char* name_of(Topic topic) {
-  constexpr const char* kNames[] = {"unknown", "join",    "barrier", "sum",    "gather",
-                                    "share",   "outputs", "pause",   "paused", "done",
-                                    "report",  "heard",   "begin",   "judge",  "scheme",
-                                    "meet",    "regroup", "leave",   "enroll", "tolerances"};
+  constexpr const char* kNames[] = {"unknown", "join",       "barrier", "sum",   "gather",  "share",
+                                    "outputs", "pause",      "paused",  "done",  "report",  "heard",
+                                    "begin",   "judge",      "scheme",  "meet",  "regroup", "leave",
+                                    "enroll",  "tolerances", "reunite", "record"};
   const auto number = static_cast<std::size_t>(topic);
   return kNames[number < std::size(kNames) ? number : 0];
 }

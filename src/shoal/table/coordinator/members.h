@@ -6,6 +6,7 @@
 #include "shoal/base/text.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/coordinator/bodies.h"
+#include "shoal/table/coordinator/state.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::table {
@@ -30,6 +31,10 @@ struct Member {
   double weight = 0;                      // as in the roster
   std::optional<double> bandwidth;        // of its server, once something was said of it
   bool told_to_leave = false;             // and it cannot: a warning said so
+  void state(auto& io) {
+    io(joined, done, leaving, left, asks_to_leave, incarnation, body, worker, server, clock, weight,
+       bandwidth, told_to_leave);
+  }
   bool works() const { return worker >= 0; }
   bool serves() const { return server >= 0; }
   bool active() const { return works() && !done; }
@@ -44,10 +49,12 @@ class Members {
   void give_ranks() { next_ = 1; }
   // Returns the next rank of the processes that the job begins with, if they come without ranks.
   // Otherwise returns a rank for a process that joins the running job: founding processes have the
-  // smaller ranks.
-  Rank enroll() {
-    if (next_ < founding_) return next_++;
-    return members_.emplace_back(), size() - 1;
+  // smaller ranks. It belongs to the process with this key.
+  Rank enroll(const PublicKey& key) {
+    const Rank rank = next_ < founding_ ? next_++ : size();
+    if (rank == size()) members_.emplace_back();
+    members_[rank].body.key = key;
+    return rank;
   }
   bool is_founding(std::uint32_t rank) const { return rank < founding_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
@@ -65,6 +72,12 @@ class Members {
   std::vector<Rank> here() const { return which(&Member::here); }
   std::vector<Rank> workers() const { return which(&Member::works); }
   std::vector<Rank> servers() const { return which(&Member::serves); }
+  // Returns the first worker that has not left: the chief, or, if that is lost, the next one.
+  Rank chief() const {
+    const auto is_here = [](const Member& member) { return member.works() && !member.left; };
+    const std::vector<Rank> here = which(is_here);
+    return here.empty() ? rank_of_worker(0) : here.front();
+  }
   void heard(Rank rank, Clock clock) {
     if (rank < size()) members_[rank].clock = std::max(members_[rank].clock, clock);
   }
@@ -78,6 +91,8 @@ class Members {
   // Adds a line to the log.
   void warn(std::string line) { warnings_.push_back(std::move(line)); }
   Lines take_warnings() { return std::exchange(warnings_, {}); }
+  // As in Coordinator::save.
+  void state(auto& io) { io(founding_, next_, members_, now, warnings_); }
 
   Rank rank_of_worker(std::int32_t worker) const {
     return which([&](const Member& member) { return member.worker == worker; }).at(0);
@@ -110,7 +125,7 @@ class Members {
   }
 
  private:
-  const std::uint32_t founding_;
+  std::uint32_t founding_;
   Rank next_ = founding_;  // to be handed out; founding_: none
   std::vector<Member> members_;
   std::vector<Dispatch> said_;

@@ -1,6 +1,5 @@
 #include "shoal/table/coordinator/membership.h"
 
-#include "shoal/base/timer.h"
 #include "shoal/base/try.h"
 #include "shoal/table/coordinator/difference.h"
 
@@ -112,6 +111,7 @@ void Membership::begin() {
   for (Rank rank = 0; rank < job_.members.size(); ++rank)
     job_.members[rank].body.configuration.clear();
   roster_ = job_.regrouping.first(seed_);
+  job_.participation.regroup(*roster_, {});
   for (const Rank rank : job_.members.here()) job_.members.say(rank, roster_answer(rank));
   job_.pacing.go_on();
 }
@@ -122,7 +122,7 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
     Result<SegmentBody> end = decode<SegmentBody>(bytes);
     if (!end.ok()) return job_.members.broken(rank, " sends ", end.error().message);
     if (const std::string wrong =
-            job_.members[rank].worker == 0 ? job_.regrouping.why_not(end.value()) : "";
+            rank == round.begin()->first ? job_.regrouping.why_not(end.value()) : "";
         !wrong.empty())
       return job_.members.broken(rank, " sends ", wrong);
     ends[rank] = std::move(end).value();
@@ -134,11 +134,9 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
   for (const Rank rank : leaving) let_go(rank);
   job_.rounds.begin_generation();
   tolerances_.reset();
-  lost_early_.clear();
-  if (stopped_since_)
-    job_.members.warn(str("the job goes on ",
-                          to_seconds(job_.members.now - *std::exchange(stopped_since_, {})),
-                          " s after the loss"));
+  if (!std::exchange(is_in_vain_, false)) lost_early_.clear();
+  silent_.clear();
+  job_.participation.regroup(*roster_, ends);
   job_.norms.begin_generation(roster_->generation);
   job_.agreement.begin_generation(roster_->measures);
   const std::string body = encode(*roster_);
@@ -193,8 +191,7 @@ Status Membership::leave(Rank rank, const Ask& ask) {
 
 // Returns "" if the process may leave.
 std::string Membership::why_it_stays(Rank rank) const {
-  if (rank == 0) return "it coordinates the job";
-  if (job_.members[rank].worker == 0) return "it is the chief, which writes the job's snapshots";
+  if (rank == coordinator_ && !has_standby_) return "it coordinates the job, and has no standby";
   const auto others = job_.members.which([&](const Member& member) {
     return member.serves() && !member.leaving && &member != &job_.members[rank];
   });
@@ -225,6 +222,7 @@ Status Membership::done(Rank rank, const Ask& ask) {
   if (job_.pacing.waits(rank))
     return job_.members.broken(rank, " is done while it waits for the start of a task");
   done_at_[rank] = ask.clock;
+  job_.participation.done(rank, ask.clock);
   job_.agreement.ended(ask.clock);
   take_out(rank);
   if (job_.members.active().empty()) finish();
@@ -242,16 +240,16 @@ void Membership::take_out(Rank rank) {
 
 void Membership::finish() {
   finished_ = true;
-  if (losses_ > 0)
-    job_.members.warn(str(losses_, losses_ == 1 ? " process was" : " processes were",
-                          " lost, and the job has ended well"));
+  job_.participation.finish();
   for (const Rank rank : newcomers()) join_late(rank);
   for (const Rank rank : job_.members.which([](const Member& member) {
          return member.asks_to_leave && member.done && !member.left;
        }))
     let_go(rank);
-  for (const auto& [rank, clock] : done_at_)
+  for (const auto& [rank, clock] : done_at_) {
+    if (rank == job_.members.chief()) tell_account(rank, clock);
     job_.members.say(rank, Answer{Topic::kDone, clock, {}});
+  }
   for (const Rank server : job_.members.servers()) job_.members.say(server, finished_directive());
 }
 
@@ -275,6 +273,8 @@ Status Membership::tolerances(Rank rank, const Ask& ask) {
   TRY(body);
   if (static_cast<Generation>(ask.clock) != roster_->generation) return {};
   tolerances_ = std::move(body).value();
+  job_.norms.set_copies(tolerances_->copies);
+  if (tolerances_->interrupts && !lost_early_.empty()) job_.rounds.interrupt();
   for (const auto& [lost, error] : std::exchange(lost_early_, {}))
     if (const std::string ends = why_it_ends_all(lost) + rows_lost_with(lost); !ends.empty())
       end({error.code, lost_words(lost, error.message, ends)}, lost);
@@ -285,17 +285,18 @@ Status Membership::tolerances(Rank rank, const Ask& ask) {
 std::string Membership::why_it_ends_all(Rank rank) const {
   if (!bears_.goes_on) return "on_lost is STOP";
   const Member& member = job_.members[rank];
-  if (rank == 0) return "it coordinates the job";
-  if (member.worker == 0) return "it is the chief, which writes the job's snapshots";
+  if (roster_->generation == 0 && begins_with(rank))
+    return "it is the chief, and had not yet given the servers the first params";
+  const auto others = job_.members.which(
+      [&](const Member& other) { return other.serves() && !other.left && &other != &member; });
+  if (member.serves() && others.empty()) return "no other server would hold the params";
   if (!tolerances_) return "";  // the plan will show it
-  if (!tolerances_->servers && member.serves())
-    return "the servers limit the norm of the gradients together (clip_gradients)";
   return tolerances_->why_none;
 }
 
 // Returns which rows are on no server any more without this one, in words; "" if none are.
 std::string Membership::rows_lost_with(Rank rank) const {
-  if (!tolerances_) return "";
+  if (!tolerances_ || tolerances_->copies == 0) return "";
   const std::vector<Rank> servers = job_.members.servers();
   for (std::size_t s = 0; s < servers.size() && job_.members[rank].serves(); ++s) {
     const Rank next = servers[(s + 1) % servers.size()];
@@ -323,13 +324,36 @@ void Membership::lose(Rank rank, Code code, const std::string& why, bool may_go_
   }
   const bool may =
       may_go_on && known && roster_ && job_.members[rank].joined && !finished_ && !ended_;
+  if (may && !proves_end(why)) silent_.insert(rank);
+  if (may && is_cut_off(rank))
+    return end(
+        {Code::kRequeue,
+         str("lost ", job_.members.name(rank), ": ", why, " Half or more of the processes are ",
+             "silent, and may go on without these: this side of the network ends, and can "
+             "join the others again.")},
+        kNoRank);
   const std::string ends = may ? why_it_ends_all(rank) : "";
   if (!may || !ends.empty()) {
     const bool says = may && bears_.goes_on;
     return end({code, lost_words(rank, why, says ? ends : "")}, rank);
   }
   if (!tolerances_) lost_early_.emplace(rank, Error{code, why});
+  job_.participation.lose(rank, {code, why}, tolerances_ && tolerances_->interrupts,
+                          job_.regrouping.scheme());
   go_on_without(rank, why);
+}
+
+// Returns whether less than half of the processes of the generation that may be alive are here,
+// when this one is lost.
+bool Membership::is_cut_off(Rank rank) const {
+  std::size_t here = 0, alive = 0;
+  for (const RosterBody::Process& process : roster_->processes) {
+    if (!in_roster(process.rank)) continue;
+    const bool is_here = process.rank != rank && job_.members[process.rank].here();
+    here += is_here ? 1 : 0;
+    alive += is_here || silent_.contains(process.rank) ? 1 : 0;
+  }
+  return silent_.contains(rank) && 2 * here < alive;
 }
 
 std::string Membership::lost_words(Rank rank, const std::string& why,
@@ -351,10 +375,15 @@ void Membership::go_on_without(Rank rank, const std::string& why) {
         other,
         Directive{.kind = DirectiveKind::kLost, .clock = static_cast<Clock>(rank), .text = why});
   Member& member = job_.members[rank];
-  ++losses_;
-  stopped_since_ = stopped_since_.value_or(job_.members.now);
   member.leaving = member.left = true;
+  job_.norms.close();
+  if (begins_with(rank)) {
+    job_.members.warn(name + " had not yet given the servers the params: the next worker does");
+    is_in_vain_ = true;
+    job_.rounds.end_in_vain();
+  }
   job_.rounds.forget(rank);
+  if (tolerances_ && tolerances_->interrupts) job_.rounds.interrupt();
   if (member.active()) {
     job_.pacing.lose(rank);
     take_out(rank);

@@ -5,6 +5,7 @@
 #include "shoal/table/coordinator/norms.h"
 #include "shoal/table/coordinator/outputs.h"
 #include "shoal/table/coordinator/pacing.h"
+#include "shoal/table/coordinator/participation.h"
 #include "shoal/table/coordinator/regrouping.h"
 #include "shoal/table/coordinator/rounds.h"
 #include "shoal/table/coordinator/stragglers.h"
@@ -14,9 +15,12 @@ namespace shoal::table {
 
 // The parts of a coordinator, each of which settles one matter of the same members of a job.
 struct JobParts {
-  // `next` begins the next generation, when all workers are at the ends of their parts.
-  JobParts(std::uint32_t processes, Rounds::Regroup next)
-      : members(processes), rounds{members, agreement, std::move(next)} {}
+  // `silence`: as in Participation. `next` begins the next generation, when all workers are at the
+  // ends of their parts.
+  JobParts(std::uint32_t processes, Instant silence, Rounds::Regroup next)
+      : members(processes),
+        rounds{members, agreement, std::move(next)},
+        participation{members, silence} {}
   JobParts(const JobParts&) = delete;
 
   Members members;
@@ -27,6 +31,7 @@ struct JobParts {
   Norms norms{members};
   Stragglers stragglers{members};
   Pacing pacing{members};
+  Participation participation;
 };
 
 class Membership {
@@ -42,6 +47,11 @@ class Membership {
   // Notes that the process is lost. All others go on without it, if they may, or end.
   void lose(Rank rank, Code code, const std::string& why, bool may_go_on = true);
   Status tolerances(Rank rank, const Ask& ask);
+  // Notes which process coordinates, and whether another could take its place.
+  void coordinates(Rank rank, bool has_standby) {
+    coordinator_ = rank;
+    has_standby_ = has_standby;
+  }
   // Tells all that have joined, `but` one, that the job ends now.
   void end(Error error, Rank but);
   // Requests another generation for all.
@@ -68,7 +78,16 @@ class Membership {
   bool finished() const { return finished_; }  // every worker is done
   // Returns why the job was ended for all; null if it was not.
   const Error* ended() const { return ended_ ? &*ended_ : nullptr; }
+  Rank coordinator() const { return coordinator_; }  // the process that holds this one
   bool any_done() const { return !done_at_.empty(); }
+  // Tells the chief how useful the job's compute was so far.
+  void tell_account(Rank chief, Clock clock) {
+    job_.members.say(chief, Answer{Topic::kReport, clock, encode(job_.participation.account())});
+  }
+  void state(auto& io) {
+    io(seed_, bears_.goes_on, bears_.min_workers, coordinator_, has_standby_, tolerances_,
+       is_in_vain_, lost_early_, silent_, roster_, configuration_, ended_, finished_, done_at_);
+  }
 
  private:
   // Returns the processes that have joined since the generation began.
@@ -90,6 +109,11 @@ class Membership {
   std::string why_it_stays(Rank rank) const;
   std::string why_it_ends_all(Rank rank) const;
   std::string rows_lost_with(Rank rank) const;
+  // Returns whether the process is the chief, and the servers have no params of it yet.
+  bool begins_with(Rank rank) const {
+    return job_.members[rank].worker == 0 && !job_.rounds.is_past(rows_exist(roster_->generation));
+  }
+  bool is_cut_off(Rank rank) const;
   void let_go(Rank rank);
   void take_out(Rank rank);
   void go_on_without(Rank rank, const std::string& why);
@@ -105,12 +129,14 @@ class Membership {
   }
 
   JobParts& job_;
-  const std::uint64_t seed_;
-  const LossPolicy bears_;
+  std::uint64_t seed_;
+  LossPolicy bears_;
   std::optional<TolerancesBody> tolerances_;  // of the present generation, once known
   std::map<Rank, Error> lost_early_;          // before that
-  int losses_ = 0;                            // of processes that others went on without
-  std::optional<Instant> stopped_since_;      // the first since the generation began
+  bool is_in_vain_ = false;                   // it has lost its chief before it could begin
+  std::set<Rank> silent_;                     // lost in this generation, but perhaps alive
+  Rank coordinator_ = 0;
+  bool has_standby_ = false;
   std::optional<RosterBody> roster_;
   std::string configuration_;  // of all
   std::optional<Error> ended_;

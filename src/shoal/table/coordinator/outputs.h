@@ -47,6 +47,7 @@ class Outputs {
     }
     return {};
   }
+  void state(auto& io) { io(open_, next_, means_, warned_); }
   // Ignores outputs of this worker before `clock`.
   void admit(Rank rank, Clock clock) { next_[rank] = clock; }
   // Closes rounds that only waited for workers that are done now.

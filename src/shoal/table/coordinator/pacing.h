@@ -137,6 +137,17 @@ class Pacing {
 
   std::string take_round() { return pacer_ ? pacer_->take_round() : ""; }
 
+  void state(StateWriter& io) {
+    io(workers_, pool_);
+    if (pacer_) pacer_->save(io), pacer_->state_not_taken(io);
+  }
+  // Takes the state that was saved with a pacer of the same scheme, or with none.
+  void state(StateReader& io, std::unique_ptr<Pacer> pacer) {
+    pacer_ = std::move(pacer);
+    io(workers_, pool_);
+    if (pacer_) pacer_->load(io), pacer_->state_not_taken(io);
+  }
+
  private:
   struct Worker {
     bool takes_part = false;     // in the pacer
@@ -151,6 +162,9 @@ class Pacing {
     std::string verdict;
     // It has reported how many of the shared tasks it has done, or came when they were counted.
     bool is_counted = true;
+    void state(auto& io) {
+      io(takes_part, waits, aside, begun, start, over, judged, verdict, is_counted);
+    }
   };
   // The tasks of a phase, where workers share them: those of each worker that is there at the first
   // request. The number left is known when these have reported how many they have done. A worker
@@ -158,6 +172,7 @@ class Pacing {
   struct Pool {
     Clock until = 0;                     // of each; of another phase it is another
     std::int64_t workers = 0, left = 0;  // of these; tasks that are not begun
+    void state(auto& io) { io(until, workers, left); }
   };
   void join_pool(Worker& worker, Clock done, Clock until) {
     if (!pool_ || pool_->until != until) {

@@ -43,8 +43,9 @@ class Regrouping {
 
   // Makes the next roster. The workers in `ends` are all there are, and at their ends. A worker
   // that was leaving has left, and one that came since the last has joined, where the slowest is.
-  // `seconds`: of an iteration, of the process with this rank; 0: not known. The chief's weights
-  // and bandwidths fit (why_not).
+  // `seconds`: of an iteration, of the process with this rank; 0: not known. The first worker in
+  // `ends` speaks for all: the chief, or, if that is lost, the next chief. Its weights and
+  // bandwidths fit (why_not).
   RosterBody next(const std::map<Rank, SegmentBody>& ends,
                   const std::function<double(Rank)>& seconds) {
     Clock least = kUnbounded;
@@ -53,8 +54,7 @@ class Regrouping {
     // A phase that begins has its own scheme, for the workers that the job began with.
     std::vector<Rank> before = members_.workers();
     std::optional<SchemeSpec> scheme = roster_.scheme;
-    const auto said = ends.find(before.at(0));
-    const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
+    const SegmentBody chief = ends.empty() ? SegmentBody() : ends.begin()->second;
     if (chief.scheme) {
       scheme = chief.scheme;
     } else if (least >= chief.phase_end && chief.next_scheme) {
@@ -93,6 +93,11 @@ class Regrouping {
         !words.empty())
       return words;
     return count(chief.bandwidths, members_.servers().size(), "servers");
+  }
+  void state(auto& io) {
+    bool has_begun = !roster_.processes.empty();
+    io(has_begun, roster_.scheme, wanted_, whys_, founders_);
+    if (has_begun) io(roster_);
   }
   // Returns the present scheme; none: it was not set yet.
   const std::optional<SchemeSpec>& scheme() const { return roster_.scheme; }
@@ -152,7 +157,8 @@ class Regrouping {
                     : member.works()      ? least
                                           : 0,
            .weight = member.works() ? member.weight : 0,
-           .bandwidth = member.serves() ? member.bandwidth.value_or(usual) : 0});
+           .bandwidth = member.serves() ? member.bandwidth.value_or(usual) : 0,
+           .key = member.body.key});
     }
   }
 

@@ -31,6 +31,7 @@ class Stragglers {
                         largest_part(*worker.last)));
     return {};
   }
+  void state(auto& io) { io(workers_); }
   // Returns the seconds of one iteration in the worker's last report, without its waiting for
   // others; 0: there is no report.
   double seconds(Rank rank) {
@@ -42,6 +43,7 @@ class Stragglers {
   struct Worker {
     std::optional<ReportBody> last;
     int slow = 0;
+    void state(auto& io) { io(last, slow); }
   };
   // Returns the median. Of an even number of workers it is the smaller of the two in the middle, so
   // that one of two can be a straggler.

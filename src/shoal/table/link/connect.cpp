@@ -1,10 +1,11 @@
+#include "shoal/table/broken.h"
 #include "shoal/table/link/process_state.h"
 #include "shoal/table/link/session.h"
 
 namespace shoal::table {
 namespace {
 
-constexpr std::string_view kNoConnection = "No connection to ", kRefused = ": nobody listens there";
+constexpr std::string_view kNoConnection = "No connection to ";
 
 Error no_connection(Code code, const std::string& address, const std::string& why) {
   return Error{code, str(kNoConnection, address, ": ", why,
@@ -92,7 +93,7 @@ void dial(const Strand& strand, const std::string& address, milliseconds within,
 
 }  // namespace
 
-void connect(const Strand& strand, const std::string& address, Purpose purpose,
+void connect(const Strand& strand, const std::string& address, Rank whom, Purpose purpose,
              const Credentials& self, const LinkOptions& options, LinkOwner& owner,
              std::function<void(Result<std::shared_ptr<Link>>)> done) {
   const Instant deadline = now() + options.connect;
@@ -110,7 +111,8 @@ void connect(const Strand& strand, const std::string& address, Purpose purpose,
                         }};
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - now());
     std::make_shared<Session>(strand, std::move(socket).value(),
-                              Handshake(self, purpose, random_nonce()), options, std::move(opening))
+                              Handshake(self, purpose, random_nonce(), whom), options,
+                              std::move(opening))
         ->start(std::max(left, milliseconds(1)));
   });
 }
@@ -124,6 +126,10 @@ void reach(const Strand& strand, const std::string& address, milliseconds within
 
 bool nobody_listens(const Error& error) {
   return worth_another_try(error) && error.message.find(kRefused) != std::string::npos;
+}
+
+Error unreachable(const std::string& address, const std::string& why) {
+  return no_connection(Code::kPeer, address, why);
 }
 
 bool worth_another_try(const Error& error) { return error.message.starts_with(kNoConnection); }

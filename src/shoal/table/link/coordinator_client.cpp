@@ -3,14 +3,14 @@
 #include "shoal/base/log.h"
 
 namespace shoal::table {
-
 CoordinatorClient::CoordinatorClient(ProcessState& process, IoThreads& threads,
                                      CoordinatorHost* host, std::function<void(Message&&)> hear)
     : process_(process),
       strand_(threads),
-      host_(host),
+      standby_(process.options.rank == 0 ? nullptr : host),
+      host_(process.options.rank == 0 ? host : nullptr),
       hear_(std::move(hear)),
-      peer_(process, strand_, Purpose::kCoordination, 0, *this) {}
+      peer_(process, strand_, Purpose::kCoordination, process.options.coordinator_rank, *this) {}
 
 void CoordinatorClient::dial(const std::string& address) {
   // The wait for all to join ends before that, with a better error. A job that goes on is there.
@@ -36,14 +36,24 @@ void CoordinatorClient::report(Rank rank, Clock clock, const Error& error) {
 
 void CoordinatorClient::report_lost(Rank rank, Clock clock, const Error& error) {
   if (!process_.options.losses.goes_on) return report(rank, clock, error);
+  if (says_removed(error.message))
+    return process_.fail(
+        {error.code, str(process_.name_of(process_.options.rank), kRemoved, ": ", error.message)});
   send(Directive{
       .kind = DirectiveKind::kLost, .clock = rank, .code = error.code, .text = error.message});
-  strand_.after(process_.options.stall_abort, [this, rank, clock, error] {
-    if (!process_.is_gone(rank))
-      process_.fail({error.code, str(process_.name_of(rank, clock),
-                                     " is lost, and process 0 has "
-                                     "not said how the job goes on: ",
-                                     error.message)});
+  expect_word_of(rank, clock, error);
+}
+
+// The coordinator may have to be found first: that search has deadlines of its own.
+void CoordinatorClient::expect_word_of(Rank rank, Clock clock, const Error& error) {
+  strand_.after(4 * process_.options.stall_abort, [this, rank, clock, error] {
+    if (process_.over() || process_.is_gone(rank)) return;
+    if (!host_ && !peer_.link()) return expect_word_of(rank, clock, error);
+    // Without proof of its end the process at the other end may go on, without this one.
+    process_.fail(
+        {proves_end(error.message) ? error.code : Code::kRequeue,
+         str(process_.name_of(rank, clock),
+             " is lost, and the coordinator has not said how the job goes on: ", error.message)});
   });
 }
 
@@ -63,13 +73,46 @@ Status CoordinatorClient::received(Peer&, Message&& message) {
   return {};
 }
 
+void CoordinatorClient::regrouped() {
+  if (CoordinatorHost* const host = host_ ? host_ : standby_) host->regrouped();
+}
+
+// Looks for the process that takes the coordinator's place.
+bool CoordinatorClient::follow(const Error& why) {
+  const RosterBody* const roster = process_.roster();
+  if (!roster || !process_.options.losses.goes_on) return false;
+  has_proof_ = has_proof_ && proves_end(why.message);
+  lost_.insert(peer_.rank());
+  for (const Rank rank : successors(*roster)) {
+    if (lost_.contains(rank) || process_.is_gone(rank)) continue;
+    if (rank == process_.options.rank) {
+      if (!standby_ || !standby_->may_succeed()) return false;
+      standby_->succeed(process_.coordinator, why, has_proof_);
+    } else {
+      LOG(WARNING) << process_.name_of(peer_.rank())
+                   << ", which coordinates the job, is lost: " << why.message
+                   << " Looking for it at " << process_.name_of(rank);
+      process_.coordinator = rank;
+    }
+    peer_.redirect(rank, process_.address_of(rank), 3 * process_.options.stall_abort, why);
+    return true;
+  }
+  return false;
+}
+
 void CoordinatorClient::lost(Peer& peer, const Error& error) {
+  if (heard_ && follow(error)) return;
   const std::string coordinator =
       heard_
           ? str(process_.name_of(0, peer.heard_clock()), ", which holds the coordinator, is lost: ")
           : str(process_.options.joins ? "the job that gave this process its rank is gone: " : "",
                 "no coordinator at ", process_.options.coordinator, ": ");
-  process_.fail({error.code, coordinator + error.message});
+  const bool may_go_on_elsewhere = heard_ && process_.options.losses.goes_on && !has_proof_;
+  if (!may_go_on_elsewhere) return process_.fail({error.code, coordinator + error.message});
+  process_.fail(
+      {Code::kRequeue,
+       str(coordinator, error.message, " No process that could take its place was ",
+           "reached. The others may go on without this one, which can join them again.")});
 }
 
 void CoordinatorClient::paused() {

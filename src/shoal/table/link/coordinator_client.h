@@ -10,7 +10,7 @@ namespace shoal::table {
 class CoordinatorClient final : public PeerOwner {
  public:
   // `hear` gets the coordinator's messages, on the client's strand, and passes those for the worker
-  // on to pending(). `host` is that of process 0, null elsewhere.
+  // on to pending(). `host` is that of this process, null where there is none.
   CoordinatorClient(ProcessState& process, IoThreads& threads, CoordinatorHost* host,
                     std::function<void(Message&&)> hear);
 
@@ -27,6 +27,8 @@ class CoordinatorClient final : public PeerOwner {
   // Tells the coordinator that this process has lost that one, and fails if it does not decide in
   // time whether the job goes on.
   void report_lost(Rank rank, Clock clock, const Error& error);
+  // Tells the coordinator in this process, if there is one, that the roster is new.
+  void regrouped();
   void abort(const Error& error);  // this process ends the job
   // Returns when ProcessState::idle knows of all that was sent.
   void flush() const {
@@ -50,6 +52,10 @@ class CoordinatorClient final : public PeerOwner {
     MutexLock lock(process_.mutex);
     return pending_.take_outputs();
   }
+  std::optional<AccountBody> account() const {
+    MutexLock lock(process_.mutex);
+    return pending_.account();
+  }
   // As PendingAnswers::begin.
   void begin(const GenerationStart& generation) {
     process_.clock = generation.first;
@@ -70,14 +76,19 @@ class CoordinatorClient final : public PeerOwner {
   }
   void paused() override;
   void lost(Peer& peer, const Error& error) override;
+  bool follow(const Error& why);
+  void expect_word_of(Rank rank, Clock clock, const Error& error);
 
   ProcessState& process_;
   const Strand strand_;
-  CoordinatorHost* const host_;
+  CoordinatorHost* const standby_;  // of a process other than 0
+  CoordinatorHost* const host_;     // of process 0
   const std::function<void(Message&&)> hear_;
   // On the strand:
   Peer peer_;
-  bool heard_ = false;  // anything of the coordinator
+  bool heard_ = false;     // anything of the coordinator
+  std::set<Rank> lost_;    // processes that coordinated, or were asked to
+  bool has_proof_ = true;  // that all of these are dead
   static constexpr const char* kNoAnswer = "it has not answered";
   std::string trouble_ GUARDED_BY(process_.mutex) = kNoAnswer;
   PendingAnswers pending_ GUARDED_BY(process_.mutex);

@@ -19,6 +19,7 @@ struct Credentials {
   std::uint64_t incarnation = 0;
   std::string token;
   Digest configuration{};
+  std::shared_ptr<const SigningKey> key{};  // of the rank
 };
 struct PeerName {
   Rank rank = 0;
@@ -26,6 +27,7 @@ struct PeerName {
   Purpose purpose = Purpose::kRows;
   std::string address;  // of the other end as the system sees it: "10.0.0.7:41212"
   bool encrypted = false;
+  PublicKey key{};  // that it has shown to have; of a process that has connected
 };
 
 // Counts traffic; any thread may add to it.
@@ -53,6 +55,7 @@ struct LinkOptions {
   // The limit of all links with copies of these options together; null: none.
   std::shared_ptr<Throttles> throttles{};
   Encrypt encrypt = Encrypt::kAuto;
+  std::shared_ptr<Certificates> certificates{};  // of encrypted links; null: the token's key
   milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all
@@ -106,12 +109,13 @@ class Link {
   virtual Clock heard_clock() const = 0;  // of the peer's last heartbeat, -1
 };
 
-// Makes one attempt to connect: resolves, connects, shakes hands. Calls `done` once, on the strand,
-// within `options.connect`: with a link whose owner is `owner`, or an error that names host:port
-// and the reason: kPeer (refused, unknown host, wrong token, another configuration or version),
-// kTimeout, or the code with which the other end refused. A connection for coordination may have
-// another configuration: its Join has the text, so that the difference can be shown.
-void connect(const Strand& strand, const std::string& address, Purpose purpose,
+// Makes one attempt to connect with the process of rank `whom` (kNoRank: any; for one without a
+// rank itself): resolves, connects, shakes hands. Calls `done` once, on the strand, within
+// `options.connect`: with a link whose owner is `owner`, or an error that names host:port and the
+// reason: kPeer (refused, unknown host, wrong token, another configuration or version), kTimeout,
+// or the code with which the other end refused. A connection for coordination may have another
+// configuration: its Join has the text, so that the difference can be shown.
+void connect(const Strand& strand, const std::string& address, Rank whom, Purpose purpose,
              const Credentials& self, const LinkOptions& options, LinkOwner& owner,
              std::function<void(Result<std::shared_ptr<Link>>)> done);
 
@@ -126,18 +130,29 @@ void reach(const Strand& strand, const std::string& address, milliseconds within
 bool worth_another_try(const Error& error);
 // Returns whether the host of an error of connect() answered that no process listens there.
 bool nobody_listens(const Error& error);
+// Returns the error of an address that no connection could be made to, which may be tried again.
+Error unreachable(const std::string& address, const std::string& why);
 
 // A port with a listener.
 struct Listener {
+  // The links that a process accepts of each process of the job: one for each purpose, and as many
+  // that it has not yet found to be broken. Then those of processes that are about to join.
+  static constexpr std::size_t kLinksOfAProcess = 8, kSpareLinks = 256;
+  // Handshakes at a time, those that have failed and are about to close included. Beyond that the
+  // oldest makes room.
+  static constexpr std::size_t kMostStrangers = 256;
   // Returns the owner of the link to be, for a stranger whose handshake is good, or an error to
-  // refuse it with. Called on the link's strand, which is its own.
+  // refuse it with. Null: this process does not know yet, and the stranger waits for ask_again, as
+  // long as a handshake may take. Called on the link's strand, which is its own.
   using Accept = std::function<Result<LinkOwner*>(const PeerName&)>;
   // Listens on address:port (0: a free one). Errors (kUsage) name address and port, the reason, and
-  // the next free port if this one is taken.
+  // the next free port if this one is taken. `processes`, called as `accept`, returns how many
+  // processes the job has; the number of links that are accepted follows from it.
   static Result<Listener> create(IoThreads& threads, const std::string& address, std::uint16_t port,
-                                 const Credentials& self, const LinkOptions& options,
-                                 Accept accept);
+                                 const Credentials& self, const LinkOptions& options, Accept accept,
+                                 std::function<std::size_t()> processes = {});
   std::uint16_t port = 0;
+  std::function<void()> ask_again{};  // on any thread, at any time
   // The port is open until nothing holds this any more. Afterwards neither the function nor
   // LinkOwner::opened is called. It must not be released within either of them. Links stay.
   std::shared_ptr<const void> open{};

@@ -5,8 +5,6 @@
 namespace shoal::table {
 namespace {
 
-// Handshakes at a time. Beyond that the oldest one makes room.
-constexpr std::size_t kMostStrangers = 256;
 // The pause after a failed accept, which fails for example when there are no descriptors left.
 constexpr milliseconds kPause{100};
 constexpr int kPortsTried = 200;
@@ -27,12 +25,13 @@ std::string next_free(asio::io_context& io, tcp::endpoint endpoint) {
 class Port : public std::enable_shared_from_this<Port> {
  public:
   Port(const Strand& strand, tcp::acceptor acceptor, const Credentials& self,
-       const LinkOptions& options, Listener::Accept accept)
+       const LinkOptions& options, Listener::Accept accept, std::function<std::size_t()> processes)
       : strand_(strand),
         acceptor_(std::move(acceptor)),
         self_(self),
         options_(options),
-        accept_(std::move(accept)) {}
+        accept_(std::move(accept)),
+        processes_(std::move(processes)) {}
 
   void accept() {
     if (!acceptor_.is_open()) return;
@@ -40,6 +39,13 @@ class Port : public std::enable_shared_from_this<Port> {
         on(strand_, [self = shared_from_this()](error_code error, tcp::socket socket) {
           self->accepted(error, std::move(socket));
         }));
+  }
+
+  void ask_again() {
+    strand_.post([self = shared_from_this()] {
+      for (const std::weak_ptr<Session>& weak : self->strangers_)
+        if (const auto stranger = weak.lock()) stranger->ask_again();
+    });
   }
 
   void close() {
@@ -52,10 +58,30 @@ class Port : public std::enable_shared_from_this<Port> {
   }
 
  private:
-  Result<LinkOwner*> admit(const PeerName& peer) {
+  // The place of an accepted link among those that the port counts.
+  struct Seat {
+    explicit Seat(std::shared_ptr<std::atomic<std::size_t>> counts) : taken(std::move(counts)) {}
+    Seat(const Seat&) = delete;
+    ~Seat() {
+      if (counted) --*taken;
+    }
+    const std::shared_ptr<std::atomic<std::size_t>> taken;
+    bool counted = false;
+  };
+
+  Result<LinkOwner*> admit(const PeerName& peer, Seat& seat) {
     MutexLock lock(mutex_);
     if (closed_) return broken("This process is about to end and accepts no more connections.");
-    return accept_(peer);
+    const std::size_t processes = processes_ ? processes_() : 1,
+                      most = Listener::kLinksOfAProcess * processes + Listener::kSpareLinks;
+    if (*taken_ >= most)
+      return broken("this process has ", most, " connections already, more than a job of ",
+                    processes, " processes needs: does one of them connect again and again?");
+    Result<LinkOwner*> owner = accept_(peer);
+    if (!owner.ok() || !owner.value()) return owner;
+    ++*taken_;
+    seat.counted = true;
+    return owner;
   }
 
   void opened(LinkOwner& owner, std::shared_ptr<Link> link) {
@@ -77,8 +103,9 @@ class Port : public std::enable_shared_from_this<Port> {
   void welcome(tcp::socket socket) {
     error_code ignored;
     const std::string from = str(socket.remote_endpoint(ignored));
+    const auto seat = std::make_shared<Seat>(taken_);
     Opening opening{
-        .admit = [self = shared_from_this()](auto& peer) { return self->admit(peer); },
+        .admit = [self = shared_from_this(), seat](auto& peer) { return self->admit(peer, *seat); },
         .opened = [self = shared_from_this()](LinkOwner& owner,
                                               auto link) { self->opened(owner, std::move(link)); },
         .failed =
@@ -86,7 +113,8 @@ class Port : public std::enable_shared_from_this<Port> {
               if (was_cut_off(error)) return;  // as when a process asks whether one listens here
               self->turned_away(
                   str("a connection from ", from, " was turned away: ", error.message));
-            }};
+            },
+        .seat = seat};
     const Strand strand = strand_.sibling();
     const auto session = std::make_shared<Session>(strand, std::move(socket),
                                                    Handshake(self_, std::nullopt, random_nonce()),
@@ -94,10 +122,10 @@ class Port : public std::enable_shared_from_this<Port> {
     strand.post([session, deadline = options_.connect] { session->start(deadline); });
     std::erase_if(strangers_, [](const std::weak_ptr<Session>& weak) {
       const auto stranger = weak.lock();
-      return !stranger || !stranger->shaking_hands();
+      return !stranger || !stranger->is_stranger();
     });
-    if (strangers_.size() >= kMostStrangers) {
-      if (const auto oldest = strangers_.front().lock()) oldest->close(false);
+    if (strangers_.size() >= Listener::kMostStrangers) {
+      if (const auto oldest = strangers_.front().lock()) oldest->drop();
       strangers_.pop_front();
     }
     strangers_.push_back(session);
@@ -127,6 +155,9 @@ class Port : public std::enable_shared_from_this<Port> {
   const Credentials self_;
   const LinkOptions options_;
   const Listener::Accept accept_;
+  const std::function<std::size_t()> processes_;
+  const std::shared_ptr<std::atomic<std::size_t>> taken_ =
+      std::make_shared<std::atomic<std::size_t>>(0);
   Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
   int turned_away_ GUARDED_BY(mutex_) = 0, at_once_ GUARDED_BY(mutex_) = kSaidAtOnce;
@@ -138,7 +169,8 @@ class Port : public std::enable_shared_from_this<Port> {
 
 Result<Listener> Listener::create(IoThreads& threads, const std::string& address,
                                   std::uint16_t port, const Credentials& self,
-                                  const LinkOptions& options, Accept accept) {
+                                  const LinkOptions& options, Accept accept,
+                                  std::function<std::size_t()> processes) {
   const Strand strand(threads);
   asio::io_context& io = io_of(strand);
   const auto cannot = [&](const error_code& error, const std::string& more) {
@@ -159,10 +191,14 @@ Result<Listener> Listener::create(IoThreads& threads, const std::string& address
     return cannot(
         error, error == asio::error::access_denied ? " (ports below 1024 are the system's)" : "");
   const std::uint16_t number = acceptor.local_endpoint().port();
-  const auto accepting =
-      std::make_shared<Port>(strand, std::move(acceptor), self, options, std::move(accept));
+  const auto accepting = std::make_shared<Port>(strand, std::move(acceptor), self, options,
+                                                std::move(accept), std::move(processes));
   strand.post([accepting] { accepting->accept(); });
   return Listener{.port = number,
+                  .ask_again =
+                      [weak = std::weak_ptr(accepting)] {
+                        if (const auto port = weak.lock()) port->ask_again();
+                      },
                   .open = {accepting.get(), [accepting](const void*) { accepting->close(); }}};
 }
 

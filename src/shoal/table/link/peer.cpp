@@ -19,7 +19,8 @@ constexpr int kMostShortLives = 5;
 
 Peer::Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner)
     : process_(process), home_(home), purpose_(purpose), rank_(rank), owner_(owner) {
-  if (purpose == Purpose::kCoordination && process.self.rank != kNoRank) channel_.emplace();
+  const bool is_sure = purpose == Purpose::kCoordination || purpose == Purpose::kStandby;
+  if (is_sure && process.self.rank != kNoRank) channel_.emplace();
 }
 
 // ---- a link ----
@@ -98,16 +99,24 @@ Status Peer::received(Link& link, Message&& message) {
 Status Peer::hear(const Link* from, Message&& message) {
   if (ended_ || from != current_) return {};
   const Result<bool> is_message = channel_ ? channel_->received(message) : true;
-  if (is_message.ok() && !is_message.value()) return {};
+  if (is_message.ok() && !is_message.value()) {
+    owner_.counted(*this);
+    return {};
+  }
   Status status =
       is_message.ok() ? owner_.received(*this, std::move(message)) : Status(is_message.error());
-  if (!status.ok()) lose(status.error());
+  if (!status.ok())
+    lose(status.error());
+  else if (channel_ && owner_.counts_at_once(*this))
+    channel_->count(channel_->received());
   return status;
 }
 
 void Peer::silent(Link& link, milliseconds since) {
   home_.post([this, silent = &link] {
-    if (!address_.empty()) probe(silent);
+    if (current_ != silent) return;
+    silent_at_ = now();
+    if (!address_.empty()) probe(links_);
   });
   process_.heard(rank_, link.heard_clock());
   if (!process_.silence_is_news(rank_)) return;
@@ -117,33 +126,30 @@ void Peer::silent(Link& link, milliseconds since) {
                << to_seconds(process_.options.stall_abort) << " s it counts as lost";
 }
 
-// Tries another connection while a link is silent. If the network was away, TCP would wait ever
-// longer before it tries the old one again.
-void Peer::probe(const Link* silent) {
-  if (ended_ || current_ != silent) return;
-  LinkOptions options = process_.link_options();
-  options.connect = std::min(options.connect, kProbe);
-  connect(home_, address_, purpose_, process_.self, options, *this,
-          [this, silent](Result<std::shared_ptr<Link>> result) {
-            const bool is_new = result.ok() && result.value()->peer().rank == rank_ && !ended_ &&
-                                (current_ == silent || !current_);
-            if (is_new) {
-              LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
-                           << " is silent; a new connection replaces it";
-              take(std::move(result).value());
-            } else if (result.ok()) {
-              result.value()->close(false);
-            } else {
-              home_.after(kProbe, [this, silent] { probe(silent); });
-            }
-          });
+// Tries another connection while the last link is silent. If the network was away, TCP would wait
+// ever longer before it tries the old one again.
+void Peer::probe(std::uint64_t links) {
+  if (ended_ || !current_ || links_ != links) return;
+  connect_once(kProbe, [this, links](Result<std::shared_ptr<Link>> result) {
+    if (!current_) return attempted(std::move(result));  // the link has ended meanwhile
+    const bool is_new = result.ok() && result.value()->peer().rank == rank_ && !ended_;
+    if (is_new) {
+      LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
+                   << " is silent; a new connection replaces it";
+      take(std::move(result).value());
+    } else if (result.ok()) {
+      result.value()->close(false);
+    } else {
+      home_.after(kProbe, [this, links] { probe(links); });
+    }
+  });
 }
 
 // ---- after a link ----
 
 void Peer::closed(Link& link, Status error) {
-  drop(&link);
-  home_.run([this, from = &link, error] { ended(from, error); });
+  // While it is held no other link has its address.
+  home_.run([this, from = &link, held = drop(&link), error] { ended(from, error); });
 }
 
 void Peer::ended(const Link* link, const Status& error) {
@@ -155,9 +161,11 @@ void Peer::ended(const Link* link, const Status& error) {
   // A process that left in order is reported by the process that made it leave. If that is silent,
   // this process learns it a heartbeat or two later.
   const milliseconds soon = 2 * process_.link_options().heartbeat;
-  // The server has its copies elsewhere now.
-  if (error.ok() && purpose_ == Purpose::kCopies) return;
-  if (error.ok()) return expect_again(broken("it left before the job was done."), soon);
+  // The server has its copies elsewhere now, or the coordinator its standby.
+  if (error.ok() && (purpose_ == Purpose::kCopies || purpose_ == Purpose::kStandby)) return;
+  const bool coordinates = purpose_ == Purpose::kCoordination && !address_.empty();
+  if (error.ok() && coordinates) return lose(broken(kLeftEarly));
+  if (error.ok()) return expect_again(broken(kLeftEarly), soon);
   if (error.error().code == Code::kTimeout) return lose(error.error());
   if (address_.empty())
     expect_again(error.error(), {});
@@ -171,10 +179,13 @@ void Peer::expect_again(const Error& why, milliseconds longer) {
   if (longer == milliseconds() && process_.was_reached(rank_))
     reach(home_, process_.address_of(rank_), process_.options.reconnect,
           [this, links = links_, why](const Status& status) {
-            if (links == links_ && !status.ok() && nobody_listens(status.error())) lose(why);
+            if (links == links_ && !status.ok() && nobody_listens(status.error()))
+              lose({why.code, str(why.message, ' ', status.error().message)});
           });
   home_.after(process_.options.reconnect + longer, [this, links = links_, why] {
-    if (links == links_) lose(why);
+    if (ended_ || links != links_) return;
+    // A process that has removed this one says so to whom connects again.
+    address_.empty() ? lose(why) : redial(why);
   });
 }
 
@@ -196,12 +207,15 @@ Error Peer::is_gone(const std::string& trouble) const {
 
 void Peer::lose(const Error& error) {
   if (std::exchange(ended_, true)) return;
-  if (!process_.over() && !process_.is_gone(rank_)) owner_.lost(*this, error);
+  // One that leaves in order while it coordinates is to be followed.
+  const bool coordinates = purpose_ == Purpose::kCoordination && !address_.empty();
+  if (!process_.over() && (coordinates || !process_.is_gone(rank_))) owner_.lost(*this, error);
 }
 
 // ---- dialling ----
 
 void Peer::dial(const std::string& address, milliseconds within) {
+  if (address != address_) is_dialling_ = false, ++dials_;  // what is under way goes elsewhere
   address_ = address;
   ended_ = false;  // it may have been closed before, and is needed again
   deadline_ = now() + within;
@@ -209,20 +223,49 @@ void Peer::dial(const std::string& address, milliseconds within) {
   attempt();
 }
 
+void Peer::redirect(Rank rank, const std::string& address, milliseconds within, const Error& why) {
+  if (const std::shared_ptr<Link> link = drop(nullptr)) link->close(false);
+  if (channel_) channel_->closed();
+  current_ = nullptr;
+  rank_ = rank;
+  broken_ = why;
+  attempt_ = kFirstAttempt;
+  short_lives_ = 0;
+  dial(address, within);
+}
+
+// Connects, if nothing else does: of two links the peer would close the first.
+void Peer::connect_once(milliseconds within,
+                        std::function<void(Result<std::shared_ptr<Link>>)> then) {
+  if (is_dialling_) return;
+  is_dialling_ = true;
+  LinkOptions options = process_.link_options();
+  options.connect = std::min(options.connect, within);
+  connect(home_, address_, rank_, purpose_, process_.self, options, *this,
+          [this, dials = dials_, then = std::move(then)](Result<std::shared_ptr<Link>> result) {
+            if (dials == dials_) {
+              is_dialling_ = false;
+              then(std::move(result));
+            } else if (result.ok()) {
+              result.value()->close(false);
+            }
+          });
+}
+
 void Peer::attempt() {
   if (ended_ || current_) return;
-  LinkOptions options = process_.link_options();
-  options.connect =
+  const milliseconds within =
       std::clamp(left(), milliseconds(1), broken_ ? attempt_ : process_.options.connect);
   attempt_ *= 2;
-  connect(home_, address_, purpose_, process_.self, options, *this,
-          [this](Result<std::shared_ptr<Link>> result) { attempted(std::move(result)); });
+  connect_once(within,
+               [this](Result<std::shared_ptr<Link>> result) { attempted(std::move(result)); });
 }
 
 void Peer::attempted(Result<std::shared_ptr<Link>> result) {
   if (result.ok()) {
     const std::shared_ptr<Link> link = std::move(result).value();
     const Rank found = link->peer().rank;
+    if (rank_ == kNoRank) rank_ = found;
     if (ended_ || found != rank_) link->close(false);
     if (found != rank_)
       return lose(broken("at ", address_, " is rank ", found, " of the job, not rank ", rank_));

@@ -28,6 +28,11 @@ class PeerOwner : public PayloadPlaces {
   // Called once, if the link did not come back in time and the job is not over. `error` says why
   // without naming the peer.
   virtual void lost(Peer& peer, const Error& error) = 0;
+  // Returns whether received() is all that is to be done with a message that arrives surely before
+  // the peer forgets it. If not, the owner calls channel().count() when it is done.
+  virtual bool counts_at_once(const Peer&) const { return true; }
+  // Called when the peer has counted messages that were surely sent to it.
+  virtual void counted(Peer&) {}
 };
 
 // A peer. Functions may be called on any thread unless noted.
@@ -35,10 +40,14 @@ class Peer final : public LinkOwner {
  public:
   Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner);
 
+  // Returns its rank; kNoRank: any process may be at the address that is dialled first.
   Rank rank() const { return rank_; }
   Purpose purpose() const { return purpose_; }
   // Dials, again and ever more slowly, until `within` has passed. On the home strand.
   void dial(const std::string& address, milliseconds within);
+  // Dials another process instead, with which the conversation goes on, after the first was lost
+  // for the reason `why`. On the home strand.
+  void redirect(Rank rank, const std::string& address, milliseconds within, const Error& why);
   // Takes a link of the process, which has connected; an earlier link is at its end.
   void opened(std::shared_ptr<Link> link) override;
   void close(bool with_bye);  // the owner hears nothing more
@@ -58,6 +67,8 @@ class Peer final : public LinkOwner {
   // Sends a message that arrives once and in order though links break, over connections for
   // coordination. On the home strand, as idle().
   void send_surely(Message message) { channel_->send(std::move(message)); }
+  // Returns the conversation of such messages. On the home strand.
+  ReliableChannel& channel() { return *channel_; }
   // Returns whether no such message is on its way to a peer that is connected.
   bool idle() const { return ended_ || !channel_ || channel_->idle(); }
   void wake() {
@@ -71,6 +82,11 @@ class Peer final : public LinkOwner {
   Clock heard_clock() const {
     MutexLock lock(mutex_);
     return link_ ? link_->heard_clock() : heard_;
+  }
+  // Returns whether nothing was heard for half of the limit, or was a moment ago. On the home
+  // strand.
+  bool was_silent() const {
+    return silent_at_ && now() - *silent_at_ < process_.options.stall_abort;
   }
   // Returns why the last attempt to connect failed; "" if none has. On the home strand.
   const std::string& trouble() const { return trouble_; }
@@ -91,7 +107,8 @@ class Peer final : public LinkOwner {
   }
   void silent(Link& link, milliseconds since) override;
   void closed(Link& link, Status error) override;
-  void probe(const Link* silent);
+  void probe(std::uint64_t links);
+  void connect_once(milliseconds within, std::function<void(Result<std::shared_ptr<Link>>)> then);
   void attempt();
   void attempted(Result<std::shared_ptr<Link>> result);
   void take(std::shared_ptr<Link> link);
@@ -108,7 +125,7 @@ class Peer final : public LinkOwner {
   ProcessState& process_;
   const Strand home_;
   const Purpose purpose_;
-  const Rank rank_;
+  std::atomic<Rank> rank_;
   PeerOwner& owner_;
 
   // On the home strand:
@@ -120,8 +137,11 @@ class Peer final : public LinkOwner {
   std::string address_, trouble_;
   std::optional<Error> broken_;  // why the last link ended
   Instant deadline_{}, up_since_{};
+  std::optional<Instant> silent_at_;
   milliseconds pause_{}, attempt_{};
   int short_lives_ = 0;  // links in a row that broke soon
+  bool is_dialling_ = false;
+  std::uint64_t dials_ = 0;  // addresses that were dialled
 
   mutable Mutex mutex_;
   std::shared_ptr<Link> link_ GUARDED_BY(mutex_);

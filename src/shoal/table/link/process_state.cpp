@@ -16,7 +16,8 @@ Credentials credentials(const ServiceOptions& options) {
   return {.rank = options.rank,
           .incarnation = random_seed(),
           .token = options.token,
-          .configuration = configuration.digest()};
+          .configuration = configuration.digest(),
+          .key = options.key ? options.key : std::make_shared<const SigningKey>()};
 }
 
 }  // namespace
@@ -24,7 +25,44 @@ Credentials credentials(const ServiceOptions& options) {
 ProcessState::ProcessState(const ServiceOptions& given)
     : options(given),
       self(credentials(given)),
-      throttles(given.throttle > 0 ? std::make_shared<Throttles>(given.throttle) : nullptr) {}
+      coordinator(given.coordinator_rank),
+      throttles(given.throttle > 0 ? std::make_shared<Throttles>(given.throttle) : nullptr) {
+  if (self.rank != kNoRank) bind(self.rank, self.key->public_key());
+}
+
+void ProcessState::bind(Rank rank, const PublicKey& key) {
+  std::function<void()> then;
+  {
+    MutexLock lock(mutex);
+    if (key == PublicKey{} || !keys_.try_emplace(rank, key).second) return;
+    then = on_keys_;
+  }
+  if (then) then();
+}
+
+void ProcessState::on_keys(std::function<void()> then) {
+  {
+    MutexLock lock(mutex);
+    on_keys_ = then;
+  }
+  then();  // some may have come before
+}
+
+void ProcessState::know(RosterBody roster) {
+  if (options.rank >= roster.processes.size())
+    return fail(broken("A Roster has no rank ", options.rank, ", which this process has"));
+  std::function<void()> then;
+  {
+    MutexLock lock(mutex);
+    if (!rosters_.empty() && roster.generation <= rosters_.back().generation) return;
+    for (const RosterBody::Process& process : roster.processes)
+      if (process.key != PublicKey{}) keys_.try_emplace(process.rank, process.key);
+    roster_ = &rosters_.emplace_back(std::move(roster));
+    changed.notify_all();
+    then = on_keys_;
+  }
+  if (then) then();
+}
 
 LinkOptions ProcessState::link_options() const {
   const milliseconds heartbeat =
@@ -33,6 +71,7 @@ LinkOptions ProcessState::link_options() const {
       .window = options.window,
       .throttles = throttles,
       .encrypt = options.encrypt,
+      .certificates = options.certificates,
       .heartbeat = heartbeat,
       .stall_warn = std::max(std::min(options.stall_warn, options.stall_abort / 2), 2 * heartbeat),
       .stall_abort = options.stall_abort,
@@ -46,7 +85,7 @@ std::string ProcessState::address_of(Rank rank) const {
   const RosterBody* const known = roster();
   if (!known || rank >= known->processes.size()) return "";
   const std::string& address = known->processes[rank].address;
-  const bool is_here = rank == 0 && is_anywhere(split_address(address).host);
+  const bool is_here = rank == options.coordinator_rank && is_anywhere(split_address(address).host);
   return is_here ? options.coordinator : address;
 }
 

@@ -21,6 +21,7 @@ class ProcessState {
 
   const ServiceOptions options;
   const Credentials self;
+  std::atomic<Rank> coordinator;  // the process that coordinates, as far as this one knows
   LinkOptions link_options() const;
   // The limit of all connections of this process; null: none.
   const std::shared_ptr<Throttles> throttles;
@@ -64,6 +65,17 @@ class ProcessState {
   }
   // Returns the same, within done() of wait().
   bool is_gone_locked(Rank rank) const REQUIRES(mutex) { return gone_.contains(rank); }
+  // Gives the rank to the process with this key, if the rank has none here; zeros are no key. It
+  // belongs to that from then on.
+  void bind(Rank rank, const PublicKey& key);
+  // Returns the key of the rank, if this process knows it.
+  std::optional<PublicKey> key_of(Rank rank) const {
+    MutexLock lock(mutex);
+    const auto found = keys_.find(rank);
+    return found == keys_.end() ? std::nullopt : std::optional(found->second);
+  }
+  // Sets what is called, on any thread, when keys are known that were not.
+  void on_keys(std::function<void()> then);
   // Notes that the process of this rank was reached at its address: if that is refused later, the
   // process is gone.
   void note_reached(Rank rank) {
@@ -84,18 +96,15 @@ class ProcessState {
   }
 
   // Takes the roster. A known roster changes nothing.
-  void know(RosterBody roster) {
-    if (options.rank >= roster.processes.size())
-      return fail(broken("A Roster has no rank ", options.rank, ", which this process has"));
-    MutexLock lock(mutex);
-    if (!rosters_.empty() && roster.generation <= rosters_.back().generation) return;
-    roster_ = &rosters_.emplace_back(std::move(roster));
-    changed.notify_all();
-  }
+  void know(RosterBody roster);
   // Returns the last roster; null before the first. Each stays as long as this.
   const RosterBody* roster() const { return roster_; }
   // Returns where to dial a process of the roster; "" if it is not in it.
   std::string address_of(Rank rank) const;
+  // Returns where the process is that coordinates, as far as this one knows.
+  std::string where_coordinator_is() const {
+    return roster() ? address_of(coordinator) : options.coordinator;
+  }
   // Returns the highest clock that a connection has heard from the rank, of those passed here.
   Clock heard(Rank rank, Clock clock);
   // Returns "rank 2 (host b, last clock 17)", as far as these are known, after heard().
@@ -107,8 +116,9 @@ class ProcessState {
   // Guards the data that done() of wait() reads. A change of them notifies `changed`.
   mutable Mutex mutex;
   Condition changed;
-  // All messages to or from the coordinator have arrived where it is connected.
-  bool idle GUARDED_BY(mutex) = true;
+  // All messages to or from the coordinator have arrived where it is connected: those of this
+  // process, and of the others if it is here.
+  bool idle GUARDED_BY(mutex) = true, host_idle GUARDED_BY(mutex) = true;
   // Waits until done(), which is called with the mutex held, is true. Returns the job's error if it
   // fails, or kTimeout without words after `deadline`. Calls late(seconds waited), without the
   // mutex, after each options.stall_warn.
@@ -119,6 +129,8 @@ class ProcessState {
   std::optional<Error> error_ GUARDED_BY(mutex);
   std::atomic<bool> finished_{false}, over_{false}, left_{false}, requeued_{false};
   std::set<Rank> gone_ GUARDED_BY(mutex), reached_ GUARDED_BY(mutex);
+  std::map<Rank, PublicKey> keys_ GUARDED_BY(mutex);
+  std::function<void()> on_keys_ GUARDED_BY(mutex);
   std::map<Rank, Clock> heard_ GUARDED_BY(mutex);
   std::map<Rank, Instant> warned_ GUARDED_BY(mutex);
   std::deque<RosterBody> rosters_ GUARDED_BY(mutex);

@@ -24,19 +24,21 @@ class ServiceOverTcp final : public Service {
 
  private:
   Result<LinkOwner*> admit(const PeerName& peer);
+  Result<bool> has_its_rank(const PeerName& peer, bool coordinates);
   Status join();
   std::string absent() const;
   void hear(Message&& message);
   void directed(const Directive& directive);
   bool left() const override { return process_.left(); }
   bool requeued() const override { return process_.requeued(); }
+  std::vector<std::string> where_to_rejoin() const override;
   std::string advertised() const;
 
   ProcessState process_;
   IoThreads threads_;
-  // The processes that have connected, by rank. A rank belongs to the first process that had it.
-  std::map<Rank, PeerName> known_ GUARDED_BY(process_.mutex);
-  std::unique_ptr<CoordinatorHost> host_;  // in process 0
+  // The addresses that processes have first connected from, by rank.
+  std::map<Rank, std::string> known_ GUARDED_BY(process_.mutex);
+  std::unique_ptr<CoordinatorHost> host_;  // in process 0 and in servers, which may follow it
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<ShardHost> shard_;                 // in servers
   std::unique_ptr<TableOverTcp> table_;              // in workers, once the roster is known
@@ -53,7 +55,7 @@ ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
     else
       LOG(INFO) << handover.error().message << "; rows go over TCP";
   }
-  if (options.rank == 0)
+  if (options.rank == 0 || options.server)
     host_ = std::make_unique<CoordinatorHost>(
         process_, threads_, [this](Message message) { coordinator_->deliver(std::move(message)); });
   coordinator_ = std::make_unique<CoordinatorClient>(
@@ -68,8 +70,9 @@ ServiceOverTcp::~ServiceOverTcp() {
   if (in_order) {
     coordinator_->flush();
     MutexLock lock(process_.mutex);
-    process_.changed.wait_for(process_.mutex, kLastWords,
-                              [this]() REQUIRES(process_.mutex) { return process_.idle; });
+    process_.changed.wait_for(process_.mutex, kLastWords, [this]() REQUIRES(process_.mutex) {
+      return process_.idle && process_.host_idle;
+    });
   }
   listener_ = {};
   if (table_) table_->close(in_order);
@@ -82,12 +85,18 @@ ServiceOverTcp::~ServiceOverTcp() {
 
 Status ServiceOverTcp::begin() {
   const ServiceOptions& options = process_.options;
-  Result<Listener> listener =
-      Listener::create(threads_, options.bind, options.port, process_.self, process_.link_options(),
-                       [this](const PeerName& peer) { return admit(peer); });
+  Result<Listener> listener = Listener::create(
+      threads_, options.bind, options.port, process_.self, process_.link_options(),
+      [this](const PeerName& peer) { return admit(peer); },
+      [this] {
+        const RosterBody* const known = process_.roster();
+        return std::max<std::size_t>(process_.options.processes,
+                                     known ? known->processes.size() : 0);
+      });
   TRY(listener);
   listener_ = std::move(listener).value();
-  if (!host_) coordinator_->dial(options.coordinator);
+  process_.on_keys(listener_.ask_again);
+  if (options.rank != 0) coordinator_->dial(options.coordinator);
   TRY(join());
   if (options.worker) {
     table_ = std::make_unique<TableOverTcp>(process_, threads_, *coordinator_, shard_.get());
@@ -113,13 +122,13 @@ Status ServiceOverTcp::join() {
   coordinator_->send(Ask{.topic = Topic::kJoin,
                          .clock = static_cast<Clock>(process_.self.incarnation),
                          .body = encode(body)});
-  if (!host_)
+  if (options.rank != 0)
     LOG(INFO) << "rank " << options.rank << " looks for process 0 at " << options.coordinator;
   const auto late = [this](double seconds) {
     LOG(INFO) << "after " << seconds << " s: " << absent();
   };
   // The coordinator, which knows the missing ranks, is to be the first to report them.
-  const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
+  const milliseconds limit = options.rank == 0 ? options.start : options.start + options.reconnect;
   const Status status = process_.wait([this] { return process_.roster(); }, late, limit);
   if (status.ok() || process_.over()) return process_.status();
   const Error error{Code::kTimeout, str("the job did not start within ", to_seconds(options.start),
@@ -130,7 +139,7 @@ Status ServiceOverTcp::join() {
 
 // Returns the processes that the start waits for, in words.
 std::string ServiceOverTcp::absent() const {
-  if (!host_) {
+  if (process_.options.rank != 0) {
     const std::string trouble = coordinator_->trouble();
     if (trouble.empty())
       return str("rank ", process_.options.rank, " is connected with the coordinator at ",
@@ -150,36 +159,68 @@ std::string ServiceOverTcp::advertised() const {
                       address.port.empty() ? std::to_string(listener_.port) : address.port);
 }
 
+// Returns whether the process has the key of its rank. False: this one has not yet heard of the
+// rank, whose process knows where this one is from a roster that comes here, too.
+Result<bool> ServiceOverTcp::has_its_rank(const PeerName& peer, bool coordinates) {
+  // A rank that a launcher gave belongs to the first that comes with it.
+  if (coordinates && peer.purpose == Purpose::kCoordination && !process_.roster() &&
+      !process_.options.ranks_by_order)
+    process_.bind(peer.rank, peer.key);
+  const std::optional<PublicKey> key = process_.key_of(peer.rank);
+  if (!key) return false;
+  std::string from;
+  {
+    MutexLock lock(process_.mutex);
+    if (*key == peer.key) return known_.try_emplace(peer.rank, peer.address), true;
+    if (const auto known = known_.find(peer.rank); known != known_.end())
+      from = ", which came from " + known->second;
+  }
+  return broken(process_.name_of(peer.rank), " is another process's", from,
+                ": two processes with one rank, or one that was started again, which cannot come "
+                "back into a running job");
+}
+
 Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   const std::uint32_t own = process_.options.rank, processes = process_.options.processes;
   if (const Status status = process_.status(); !status.ok())
     return broken("the job has failed: ", status.error().message);
-  const bool to_coordinator = peer.purpose == Purpose::kCoordination && host_;
-  if (peer.rank == kNoRank && to_coordinator) return host_->enrollment();
+  const bool coordinates = host_ && host_->coordinates();
+  const bool to_coordinator =
+      peer.purpose == Purpose::kCoordination && host_ && (coordinates || host_->may_succeed());
+  // A process that does not coordinate names the one that does.
+  if (peer.rank == kNoRank && peer.purpose == Purpose::kCoordination && host_)
+    return host_->enrollment();
   if (peer.rank == kNoRank)
-    return broken("this is rank ", own, " of the job: a process joins at process 0, which is at ",
+    return broken("this is rank ", own, " of the job, no server: a process joins at one, or at ",
                   process_.options.coordinator);
-  const bool joins = host_ ? host_->knows(peer.rank) : process_.roster() != nullptr;
+  // One that joins may not know yet who joins with it.
+  const bool joins = coordinates ? host_->knows(peer.rank)
+                                 : process_.roster() != nullptr || process_.options.joins;
   if (peer.rank >= processes && !joins)
     return broken("rank ", peer.rank, " cannot be in this job of ", processes, " processes");
-  if (peer.rank == own)
+  if (peer.rank == own && !(to_coordinator && own != 0))  // a standby that takes over
     return broken("rank ", own, " is this process itself: two processes have that rank");
-  if (process_.is_gone(peer.rank))
-    return broken("rank ", peer.rank, " was removed from the job, which goes on without it");
-  {
-    MutexLock lock(process_.mutex);
-    const auto [known, first] = known_.try_emplace(peer.rank, peer);
-    if (!first && known->second.incarnation != peer.incarnation)
-      return broken("rank ", peer.rank, " is in the job already, from ", known->second.address,
-                    ": two processes with one rank, or one that was started again, which "
-                    "cannot come back into a running job");
-  }
+  if (process_.is_gone(peer.rank)) return broken("rank ", peer.rank, kRemoved);
+  const Result<bool> is_its_own = has_its_rank(peer, coordinates);
+  TRY(is_its_own);
+  if (!is_its_own.value()) return nullptr;
   if (to_coordinator) return &host_->peers()[peer.rank];
+  if (peer.purpose == Purpose::kStandby && host_ && own != 0) return &host_->leaders()[peer.rank];
   if (peer.purpose == Purpose::kRows && shard_) return &shard_->peers()[peer.rank];
   if (peer.purpose == Purpose::kCopies && shard_) return &shard_->leaders()[peer.rank];
-  return broken("rank ", own,
-                peer.purpose == Purpose::kCoordination ? " is not process 0, which coordinates"
-                                                       : " is no server");
+  return broken(
+      "rank ", own,
+      peer.purpose == Purpose::kCoordination ? " does not coordinate the job" : " is no server");
+}
+
+std::vector<std::string> ServiceOverTcp::where_to_rejoin() const {
+  const Status status = process_.status();
+  std::vector<std::string> addresses;
+  if (status.ok() || !says_removed(status.error().message) || !process_.roster()) return addresses;
+  for (Rank rank = 0; rank < roster().processes.size(); ++rank)
+    if (roster().processes[rank].server >= 0 && rank != process_.options.rank)
+      addresses.push_back(process_.address_of(rank));
+  return addresses;
 }
 
 // Handles the coordinator's messages, on the client's strand.
@@ -203,6 +244,7 @@ void ServiceOverTcp::hear(Message&& message) {
   Result<RosterBody> roster = decode<RosterBody>(answer->body);
   if (!roster.ok()) return process_.fail(roster.error());
   process_.know(std::move(roster).value());
+  if (host_) host_->regrouped();
   if (shard_) shard_->dial_copy();
 }
 
@@ -221,13 +263,13 @@ void ServiceOverTcp::directed(const Directive& directive) {
     return process_.fail(
         {Code::kPeer,
          str("this process was removed from the job, which goes on without it: ", directive.text)});
-  if (is_lost && process_.options.rank != 0)
+  if (is_lost && !(host_ && host_->coordinates()))
     LOG(WARNING) << process_.name_of(rank)
                  << " is lost, and the job goes on without it: " << directive.text;
   process_.let_go(rank);
   if (shard_) shard_->let_go(rank);
+  if (host_ && host_->coordinates()) host_->let_go(rank, is_lost);
   if (!is_lost) return;
-  if (host_) host_->let_go(rank);
   if (TableOverTcp* const table = known_table_) table->lose(rank);
 }
 
@@ -268,6 +310,9 @@ std::string validate(const ServiceOptions& options) {
   if (options.encrypt == Encrypt::kAlways && options.token.size() < kShortestToken)
     return str("a token of ", options.token.size(), " bytes: encrypted connections need one of at ",
                "least ", kShortestToken, " bytes");
+  if (options.certificates && options.encrypt == Encrypt::kNever)
+    return "certificates are given, and nothing is encrypted: leave out --tls_cert, --tls_key and "
+           "--tls_ca, or --encrypt=never and --insecure";
   if (options.window < 1) return "window is 0 bytes; it must be 1 or more";
   if (options.throttle < 0)
     return str("throttle is ", options.throttle,

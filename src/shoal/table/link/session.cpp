@@ -87,6 +87,7 @@ Status Session::shake(const Message& message) {
     end(Error{refuse->code, refuse->reason});
     return {};
   }
+  if (waits_) return broken("A ", name_of(message), " came before the Welcome.");
   if (must_encrypt_ && !tls_) {
     if (handshake_.accepts())
       return broken("This connection is not encrypted, and this process takes no such connections",
@@ -94,10 +95,17 @@ Status Session::shake(const Message& message) {
                     ": give all processes of the job the same --encrypt.");
     if (std::holds_alternative<Challenge>(message)) TRY(encrypt());
   }
+  if (tls_ && !tls_->is_open()) {
+    challenge_ = message;
+    write();
+    return {};
+  }
+  if (tls_) handshake_.bind(tls_->binding(), tls_->exported());
   Result<Handshake::Step> step = handshake_.take(message);
   TRY(step);
   if (step.value().peer) return open(std::move(step).value());
-  if (step.value().answer) push(std::move(*step.value().answer));
+  for (std::optional<Message>* const said : {&step.value().answer, &step.value().claim})
+    if (*said) push(std::move(**said));
   write();
   return {};
 }
@@ -121,19 +129,25 @@ Status Session::encrypt() {
   if (writing_ || !batch_.empty())
     return broken("TLS began before the Challenge was sent: the other end is no Shoal process.");
   tls_ = std::make_unique<Tls>(accepts ? Tls::Role::kAccepts : Tls::Role::kConnects,
-                               handshake_.token());
+                               handshake_.token(), options_.certificates);
   if (!accepts) tls_->begin();
   return {};
 }
 
 Status Session::open(Handshake::Step last) {
-  last.peer->address = std::move(peer_.address);
-  peer_ = *std::move(last.peer);
-  peer_.encrypted = tls_ != nullptr;
-  const Result<LinkOwner*> owner = opening_.admit(peer_);
+  last.peer->address = peer_.address;
+  last.peer->encrypted = tls_ != nullptr;
+  const Result<LinkOwner*> owner = opening_.admit(*last.peer);
   TRY(owner);
   if (state_ != State::kHandshake) return {};
+  if (!owner.value()) {
+    waits_ = std::move(last);
+    return {};
+  }
+  peer_ = *std::move(last.peer);
   owner_ = owner.value();
+  proven_ = true;
+  seat_ = opening_.seat;
   state_ = State::kOpen;
   set_stage(Stage::kPeer);
   if (last.answer) push(std::move(*last.answer));
@@ -281,6 +295,7 @@ void Session::shut() {
   queue_.clear();
   batch_ = {};
   opening_ = {};
+  seat_.reset();
 }
 
 }  // namespace shoal::table

@@ -17,11 +17,13 @@ namespace shoal::table {
 bool was_cut_off(const Error& error);
 
 // The outcome of a handshake. `opened` or `failed` is called once, on the connection's strand.
+// `admit` is asked again by Session::ask_again if it returns null.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;
   std::function<void(LinkOwner&, std::shared_ptr<Link>)> opened;
   // `said_no`: the other end was there and answered; it will not answer otherwise next time.
   std::function<void(const Error&, bool said_no)> failed;
+  std::shared_ptr<const void> seat{};  // is held until the connection has closed
 };
 
 // Measures how long something has not moved, counting only time in which this process itself ran.
@@ -50,7 +52,19 @@ class Session final : public Link,
 
   // Shakes hands within `deadline`. On the strand.
   void start(milliseconds deadline);
-  bool shaking_hands() const { return state_ == State::kHandshake; }  // on any thread
+  // Returns whether the other end has proved nothing, and the connection has not closed. On any
+  // thread, as drop().
+  bool is_stranger() const { return state_ != State::kClosed && !proven_; }
+  // Asks once more whether this end, whose handshake is done, is admitted, if it waits for that.
+  void ask_again() {
+    strand_.post([self = shared_from_this()] { self->admit_now(); });
+  }
+  // Closes at once, without last words.
+  void drop() {
+    strand_.run([self = shared_from_this()] {
+      if (self->state_ != State::kClosed) self->shut();
+    });
+  }
 
   const PeerName& peer() const override { return peer_; }
   void send(Message message) override;
@@ -62,6 +76,9 @@ class Session final : public Link,
   // kParting: the owner hears nothing more, last words are on their way.
   enum class State { kHandshake, kOpen, kParting, kClosed };
   static constexpr std::size_t kMostWaiting = 64u << 20;
+  // Bytes that are read before the other end has proved what it is: a chain of certificates has a
+  // few thousand, all else less.
+  static constexpr std::size_t kMostBeforeProof = 64u << 10;
 
   // Functions of FrameReader:
   std::span<std::byte> place(Message& message, std::size_t bytes) override {
@@ -80,6 +97,10 @@ class Session final : public Link,
 
   Status shake(const Message& message);
   Status open(Handshake::Step last);
+  void admit_now() {
+    if (state_ != State::kHandshake || !waits_) return;
+    if (const Status status = open(*std::exchange(waits_, {})); !status.ok()) fail(status.error());
+  }
   Status hear(Message&& message);
   // Returns whether both ends are on one machine: they then have one address, or loopback's.
   bool is_within_machine() const {
@@ -114,7 +135,10 @@ class Session final : public Link,
   void read() {
     if (!is_alive() || (is_behind_ = is_behind(kMostWaiting))) return;
     if (options_.throttles) return wait_for_bytes();
-    receive(room(~std::size_t{0}));
+    receive(room(most_to_read()));
+  }
+  std::size_t most_to_read() const {
+    return state_ == State::kHandshake ? kMostBeforeProof - before_proof_ : ~std::size_t{0};
   }
   std::array<asio::mutable_buffer, 2> room(std::size_t limit);
   Status heard(std::size_t bytes);
@@ -162,8 +186,11 @@ class Session final : public Link,
   }
   void late() {
     if (state_ != State::kHandshake) return;
-    end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
-                                  "overloaded, or no Shoal process.")});
+    end(Error{Code::kTimeout,
+              waits_ ? str("This process was not told in time whose rank ", waits_->peer->rank,
+                           " is: that has not joined the job.")
+                     : str("The handshake was not done in time: the other end is stopped, "
+                           "overloaded, or no Shoal process.")});
   }
 
   bool is_alive() const { return state_ == State::kHandshake || state_ == State::kOpen; }
@@ -183,12 +210,17 @@ class Session final : public Link,
   // Null in clear. heard_: bytes have come. sealed_: some of them in records.
   std::unique_ptr<Tls> tls_;
   bool heard_ = false, sealed_ = false;
+  std::optional<Message> challenge_;  // is answered when TLS is open
+  std::size_t before_proof_ = 0;      // bytes read in the handshake
+  std::shared_ptr<const void> seat_;
   LinkMemory memory_;
   Handshake handshake_;
+  std::optional<Handshake::Step> waits_;  // the last, until the other end is admitted
   Opening opening_;
   LinkOwner* owner_ = nullptr;
   PeerName peer_;
   std::atomic<State> state_{State::kHandshake};
+  std::atomic<bool> proven_{false};  // the handshake was done
   bool said_no_ = false;
 
   bool reading_ = false;

@@ -77,7 +77,8 @@ void Session::read_granted() {
   if (const auto wait = throttle.wait(now()); wait.count() > 0)
     return later(wait, &Session::read_granted);
   error_code error;
-  const std::size_t bytes = socket_.read_some(room(throttle.most()), error);
+  const std::size_t most = std::min(throttle.most(), most_to_read()),
+                    bytes = socket_.read_some(room(most), error);
   throttle.moved(bytes, now());
   if (error == asio::error::would_block)
     read();
@@ -93,10 +94,14 @@ void Session::has_read(error_code error, std::size_t bytes) {
   if (state_ == State::kClosed) return;
   if (error) return end(lost(error));
   silence_.moved();
+  if (state_ == State::kHandshake) before_proof_ += bytes;
   const Status status = heard(bytes);
   count_time(receives_since_, midway(), options_.traffic->receiving);
   if (!is_alive()) return;
   if (!status.ok()) return fail(status.error());
+  if (state_ == State::kHandshake && before_proof_ >= kMostBeforeProof)
+    return fail(broken("The other end sent ", before_proof_,
+                       " bytes, and has not proved that it belongs to this job."));
   pause();
   if (memory_.owes() || (tls_ && (state_ == State::kHandshake || unsent() > 0))) write();
   read();
@@ -132,6 +137,7 @@ Status Session::unseal() {
     const FrameReader::Room room = FrameReader::room();
     const Result<std::size_t> bytes = tls_->read(room.numbers.empty() ? room.buffer : room.numbers);
     TRY(bytes);
+    if (tls_->is_open() && challenge_) TRY(shake(*std::exchange(challenge_, {})));
     if (bytes.value() == 0) return {};
     TRY(took(bytes.value()));
   }

@@ -109,8 +109,8 @@ Status ShardHost::received(Peer& peer, Message&& message) {
 
 void ShardHost::handle(Rank rank, const Message& message) {
   if (stopped_ || !shard_ || gone_.contains(rank)) return;
-  if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
-  const int worker = worker_of(rank);
+  if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(*said->plan);
+  const int worker = sender_of(rank, message);
   // In a later generation the process may have been a worker, whose last messages are late.
   const bool first = !shard_->plan() || shard_->plan()->generation == 0;
   if (first && worker < 0 && !std::holds_alternative<NormTotal>(message))
@@ -125,6 +125,15 @@ void ShardHost::handle(Rank rank, const Message& message) {
     MutexLock lock(process_.mutex);
     reads_ = shard_->counters().staleness;
   }
+}
+
+// Returns the number of the worker: of the chief of the next plan that by the plan, as it may have
+// been another worker in the last generation.
+int ShardHost::sender_of(Rank rank, const Message& message) const {
+  const auto* said = std::get_if<PlanMessage>(&message);
+  const bool is_next = said && !said->plan->ranks.empty() &&
+                       (!shard_->plan() || said->plan->generation > shard_->plan()->generation);
+  return is_next && said->plan->ranks.front() == rank ? 0 : worker_of(rank);
 }
 
 // Takes this server's number, which changes when a server before it has left.

@@ -26,6 +26,13 @@ class ShardHost final : public PeerOwner {
   // Notes that the process of this rank has left, or is counted out: the shard neither waits for it
   // nor hears it, and takes over its rows if they are copied here.
   void let_go(Rank rank);
+  // Drops what this process's worker has pushed and is not merged: its memory is about to go. False
+  // if the shard's strand does not answer.
+  bool forget_pushes(int worker) {
+    return strand_.call([this, worker] {
+      if (shard_) shard_->forget_pushes(worker);
+    });
+  }
   // Stops the shard for good, so that it no longer looks at this worker's numbers; false if its
   // strand does not answer.
   bool stop() {
@@ -74,6 +81,7 @@ class ShardHost final : public PeerOwner {
     const auto found = std::ranges::find(rank_of_, rank);
     return found == rank_of_.end() ? -1 : static_cast<int>(found - rank_of_.begin());
   }
+  int sender_of(Rank rank, const Message& message) const;
   void take_number(const Plan& plan);
   void take_ranks(const Plan& plan);
   void dispatch(Outbox& out);

@@ -31,8 +31,9 @@ Status TableOverTcp::wait_until(Done done, const char* late) {
   });
 }
 
-Status TableOverTcp::connect() {
-  if (!strand_.call([this] { dial_servers(); }))
+Status TableOverTcp::connect(bool anew) {
+  // The second call comes after the links' handlers, which read and write the solver's memory.
+  if (!strand_.call([this, anew] { dial_servers(anew); }) || (anew && !strand_.call([] {})))
     return Error{Code::kInternal, "the thread that moves rows does not answer"};
   const auto is_up = [this](Rank rank) REQUIRES(process_.mutex) {
     return rank == process_.options.rank || process_.is_gone_locked(rank) || peers_[rank].link();
@@ -41,14 +42,19 @@ Status TableOverTcp::connect() {
                     "tried to connect with all servers");
 }
 
-// Takes over the servers of the roster, and keeps the connections with those that stay.
-void TableOverTcp::dial_servers() {
+// Takes over the servers of the roster, and keeps the connections with those that stay, but for
+// `anew`: rows of the last generation may be on their way in them.
+void TableOverTcp::dial_servers(bool anew) {
   client_.reset();  // what an earlier generation has not heard is not waited for
   initial_.clear();
   std::vector<Rank> before;
   before.swap(servers_);
   for (const RosterBody::Process& process : roster().processes) {
-    const bool is_known = std::ranges::count(before, process.rank) > 0;
+    bool is_known = std::ranges::count(before, process.rank) > 0;
+    if (anew && is_known && process.rank != process_.options.rank && process.server >= 0) {
+      peers_[process.rank].close(false);
+      is_known = false;
+    }
     if (process.server >= 0) servers_.push_back(process.rank);
     if (process.rank == process_.options.rank || is_known == (process.server >= 0)) continue;
     if (is_known) {
@@ -77,6 +83,16 @@ void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
     MutexLock lock(process_.mutex);
     ready_.clear();
     pending_.assign(plan.rows.size(), {.version = plan.start});
+    missing_ = 0;
+    needed_.clear();
+    lost_.clear();
+    if (has_messages(plan)) {
+      needed_.insert(plan.ranks.begin(), plan.ranks.end());
+      needed_.insert(plan.server_ranks.begin(), plan.server_ranks.end());
+    }
+    for (const Rank rank : needed_)
+      if (process_.is_gone_locked(rank)) lost_.insert(rank);
+    set_losses(lost_.size());
   }
   coordinator_.begin(generation_start());
   alone_ = plan.workers == 1;
@@ -113,12 +129,15 @@ Status TableOverTcp::install(const Plan& plan, const Source& initial,
 Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
   const Result<bool> known = TableSession::regroup(end);
   TRY(known);
+  const bool anew = was_interrupted();
+  if (anew && shard_ && !shard_->forget_pushes(worker_))
+    return Error{Code::kInternal, "the thread that keeps rows does not answer"};
   worker_ = roster().processes[process_.options.rank].worker;
   if (worker_ < 0) {
     process_.leave();
     return false;
   }
-  TRY(connect());
+  TRY(connect(anew));
   return true;
 }
 
@@ -153,10 +172,16 @@ void TableOverTcp::fail_over(int server) {
 }
 
 void TableOverTcp::lose(Rank rank) {
+  note_lost(rank);
+  {
+    MutexLock lock(process_.mutex);
+    if (needed_.contains(rank)) lost_.insert(rank);
+    set_losses(lost_.size());
+    process_.changed.notify_all();
+  }
   strand_.post([this, rank] {
     peers_[rank].close(true);
-    const int server = number_of(rank);
-    if (server < static_cast<int>(servers_.size())) fail_over(server);
+    if (number_of(rank) < static_cast<int>(servers_.size())) fail_over(number_of(rank));
   });
 }
 
@@ -219,9 +244,12 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
       ++missing_;
     }
   }
-  return process_.wait(
-      [this]() REQUIRES(process_.mutex) { return missing_ == 0; },
+  bool has_come = false;
+  const Status status = process_.wait(
+      [&]() REQUIRES(process_.mutex) { return (has_come = missing_ == 0) || !interruption().ok(); },
       [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
+  TRY(status);
+  return has_come ? Status() : interruption();
 }
 
 // Leaves some of the memory for other payloads of links.
@@ -264,7 +292,7 @@ void TableOverTcp::drain() {
       client_->get(row, request.push.clock, request.part, now());
     else
       client_->push(std::move(request.push), now());
-    if (server == Client::kNoServer) arrived(row);
+    if (server == Client::kNoServer && !client_->is_written(row)) arrived(row);
   }
   for (std::size_t server = 0; server < concerned.size(); ++server)
     if (concerned[server]) pump(static_cast<int>(server));

@@ -14,7 +14,8 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   TableOverTcp(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator,
                ShardHost* shard);
 
-  Status connect();  // with all servers; returns when that is done
+  // Connects with all servers, `anew` where there is a connection; returns when that is done.
+  Status connect(bool anew = false);
   // Goes on without a process that is counted out. On any thread.
   void lose(Rank rank);
   void deliver(std::vector<Message> messages);  // of this process's shard; on any thread
@@ -25,6 +26,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   int worker() const override { return worker_; }
   const RosterBody& roster() const override { return *process_.roster(); }
   bool can_copy() const override { return true; }
+  bool is_gone(Rank rank) const override { return process_.is_gone(rank); }
   Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Result<bool> regroup(const SegmentBody& end) override;
   Result<bool> leave(Clock clock, std::string state) override;
@@ -40,6 +42,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
     return pending_[row].version;
   }
   std::vector<Answer> take_outputs() override { return coordinator_.take_outputs(); }
+  std::optional<AccountBody> account() const override { return coordinator_.account(); }
   Result<Want> start(Clock clock) override {
     process_.clock = clock;
     return TableSession::start(clock);
@@ -92,7 +95,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
     return static_cast<int>(std::ranges::find(servers_, rank) - servers_.begin());
   }
   bool is_own(int server) const { return servers_[server] == process_.options.rank; }
-  void dial_servers();
+  void dial_servers(bool anew);
   void fail_over(int server);
   Status handle(int server, const Message& message);
   void drain();
@@ -117,7 +120,18 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   Status wait_to_hear(const Heard& done, const char* whom, const char* why) override {
     return coordinator_.wait_to_hear(done, whom, why);
   }
-  void know(RosterBody roster) override { process_.know(std::move(roster)); }
+  void know(RosterBody roster) override {
+    process_.know(std::move(roster));
+    coordinator_.regrouped();
+    MutexLock lock(process_.mutex);
+    needed_.clear();
+    lost_.clear();
+  }
+  void forget_waits() override {
+    MutexLock lock(process_.mutex);
+    missing_ = 0;
+    for (Pending& pending : pending_) pending.is_awaited = false;
+  }
   void end(Clock clock) override { coordinator_.end(clock); }
 
   ProcessState& process_;
@@ -145,7 +159,9 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   std::vector<Request> requests_ GUARDED_BY(process_.mutex);
   std::vector<Pending> pending_ GUARDED_BY(process_.mutex);  // by row
   std::size_t missing_ GUARDED_BY(process_.mutex) = 0;       // rows that wait() waits for
-  StalenessCounts staleness_ GUARDED_BY(process_.mutex);     // the client's
+  // Processes of the plan whose loss interrupts the worker; those of them that are lost.
+  std::set<Rank> needed_ GUARDED_BY(process_.mutex), lost_ GUARDED_BY(process_.mutex);
+  StalenessCounts staleness_ GUARDED_BY(process_.mutex);  // the client's
   std::set<int> ready_ GUARDED_BY(process_.mutex);  // servers that have this generation's rows
 };
 

@@ -24,6 +24,7 @@ class VirtualTime {
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
   // Advances to the next work and runs it; false if there is none.
   bool step();
+  std::size_t events() const { return events_; }  // that are to come
   bool is_idle() const { return events_ == 0; }
 
  private:

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "shoal/base/error.h"
-#include "shoal/table/pacer.h"
+#include "shoal/table/coordinator/state.h"
 
 namespace shoal::table {
 
@@ -67,7 +67,11 @@ class CompletionWindow final : public Pacer {
   std::size_t next() const { return next_; }
   std::size_t limit() const { return limit_; }
 
+  void save(StateWriter& io) override { state(io); }
+  void load(StateReader& io) override { state(io); }
+
  private:
+  void state(auto& io) { io(limit_, begun_, ring_, next_, workers_); }
   bool is_full() const { return ring_.size() == limit_; }
 
   std::size_t limit_;  // of the ring

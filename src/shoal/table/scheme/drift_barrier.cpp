@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "shoal/table/coordinator/state.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/single.h"
 
@@ -41,11 +42,16 @@ class DriftPacer final : public Pacer {
     try_to_end(number);
   }
 
+  void save(StateWriter& io) override { state(io); }
+  void load(StateReader& io) override { state(io); }
+
  private:
+  void state(auto& io) { io(workers_, catching_up_); }
   struct Worker {
     std::int64_t done = 1;  // tasks since the last barrier, and one more
     bool outside = false;   // joined during a barrier
     bool begun = false, waits = false;
+    void state(auto& io) { io(done, outside, begun, waits); }
   };
 
   std::int64_t drift() const {

@@ -10,6 +10,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/timer.h"
+#include "shoal/table/coordinator/state.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"
 
@@ -31,6 +32,7 @@ struct Record {
   double seconds = 0;
   Instant end{};
   Clock round = 0;  // from 0
+  void state(auto& io) { io(worker, steps, seconds, end, round); }
 };
 
 // Keeps a pacer's workers, and shows a round in JSON, with the names that ESync's state server has.
@@ -56,6 +58,7 @@ class RoundPacer : public Pacer {
                        ",\n  \"epsilon\": ", std::to_string(limits_.epsilon), ",\n  \"records\": [",
                        lines, "\n  ]\n}\n");
   }
+  void state(auto& io) { io(round_, workers_, begin_); }
 
   const Limits limits_;
   Clock round_ = -1;
@@ -73,6 +76,7 @@ struct PulledWorker {
   Instant end{};                     // of the latest step, or of the start of the round
   bool done = false;
   Clock round = -1;  // that it has entered
+  void state(auto& io) { io(steps, seconds, exchange, end, done, round); }
 };
 
 // Runs one round at a time: a worker may ask for the next when all have handed in this one, or one
@@ -81,6 +85,8 @@ class PullPacer final : public RoundPacer<PulledWorker> {
  public:
   using RoundPacer::RoundPacer;
 
+  void save(StateWriter& io) override { state(io); }
+  void load(StateReader& io) override { state(io); }
   void leave(int worker, Instant) override { workers_.erase(worker); }
 
   void ready(int number, Clock clock, const TaskReport&, Instant now) override {
@@ -154,6 +160,7 @@ class StepTimes {
       if (recent_.size() > kWindow) recent_.pop_front();
     }
   }
+  void state(auto& io) { io(smoothed_, recent_); }
   bool known() const { return !recent_.empty(); }
   double smoothed() const { return smoothed_; }  // what to expect
   // Requires known(). Returns the time that nine of ten steps stay below, or the smoothed time if
@@ -186,6 +193,7 @@ struct AssignedWorker {
   std::int64_t steps = 0;  // that it was told last
   StepTimes times;
   double exchange = 0;  // smoothed; 0: not known
+  void state(auto& io) { io(last, clock, waits, steps, times, exchange); }
 };
 
 // Assigns steps by rounds of one clock. A worker that asks for the first time, or when the round
@@ -194,6 +202,9 @@ struct AssignedWorker {
 class AssigningPacer final : public RoundPacer<AssignedWorker> {
  public:
   using RoundPacer::RoundPacer;
+
+  void save(StateWriter& io) override { state(io), io(mean_steps_, told_, left_); }
+  void load(StateReader& io) override { state(io), io(mean_steps_, told_, left_); }
 
   // Takes out a worker. The end of its last task is not reported: its steps are taken to be as long
   // as the ones before.

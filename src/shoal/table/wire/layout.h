@@ -5,6 +5,7 @@
 #include <concepts>
 #include <tuple>
 
+#include "shoal/table/account.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"
 #include "shoal/table/wire/fields.h"
@@ -17,14 +18,14 @@ concept Is = (std::same_as<std::remove_const_t<M>, T> || ...);
 template <class Enum>
 constexpr Range<Enum> range_of() {
   return std::get<Range<Enum>>(
-      std::tuple(Range{"purpose", Purpose::kRows, Purpose::kCopies},
+      std::tuple(Range{"purpose", Purpose::kRows, Purpose::kStandby},
                  Range{"part", Part::kWeights, Part::kHistory2},
                  Range{"contribution", ContributionKind::kGradient, ContributionKind::kWeights},
                  Range{"way to apply an update", Apply::kRule, Apply::kElastic},
                  Range{"want", Want::kNothing, Want::kRegroup},
                  Range{"kind", DirectiveKind::kAbort, DirectiveKind::kLost},
                  Range{"code", Code::kInternal, Code::kSnapshot, Code::kRequeue},
-                 Range{"topic", Topic::kJoin, Topic::kTolerances},
+                 Range{"topic", Topic::kJoin, Topic::kRecord},
                  Range{"verdict", Verdict::kPush, Verdict::kAnother},
                  // The receiver knows which codecs a row has.
                  Range{"codec", CodecId{0}, CodecId{255}},
@@ -47,6 +48,7 @@ void fields(auto& io, Is<Challenge> auto& m) { io(m.lowest, m.highest, m.nonce);
 void fields(auto& io, Is<Hello> auto& m) {
   io(m.lowest, m.highest, m.purpose, m.rank, m.incarnation, m.configuration, m.nonce, m.proof);
 }
+void fields(auto& io, Is<Claim> auto& m) { io(m.whom, m.key, m.signature); }
 void fields(auto& io, Is<Welcome> auto& m) { io(m.version, m.rank, m.incarnation, m.proof); }
 void fields(auto& io, Is<Refuse> auto& m) {
   io(m.code);
@@ -65,7 +67,7 @@ void fields(auto& io, Is<Row> auto& m) {
      m.writer, m.reader);
 }
 void fields(auto& io, Is<PlanMessage> auto& m) {
-  auto& plan = m.plan;
+  auto& plan = *m.plan;
   io(plan.workers, plan.servers, plan.start, plan.rule.rule, plan.rule.momentum,
      plan.rule.momentum2, plan.rule.rms_decay, plan.rule.delta, plan.regularization,
      plan.weight_decay, plan.clip, plan.iter_size);
@@ -110,12 +112,13 @@ void fields(auto& io, Is<JoinBody> auto& m) {
   io.bytes(m.host, kMaxHostBytes, "host");
   io.bytes(m.address, kMaxHostBytes, "address");
   io.bytes(m.configuration, kMaxConfigurationBytes, "configuration");
+  io(m.key);
 }
 void fields(auto& io, Is<RosterBody::Process> auto& m) {
   io(m.rank, m.worker, m.server);
   io.bytes(m.host, kMaxHostBytes, "host");
   io.bytes(m.address, kMaxHostBytes, "address");
-  io(m.clock, m.weight, m.bandwidth);
+  io(m.clock, m.weight, m.bandwidth, m.key);
 }
 void fields(auto& io, Is<RosterBody> auto& m) {
   io(m.seed);
@@ -137,6 +140,16 @@ void fields(auto& io, Is<SegmentBody> auto& m) {
 void fields(auto& io, Is<LeaveBody> auto& m) {
   io(m.at_end);
   io.bytes(m.state, kMaxBodyBytes, "state");
+}
+void fields(auto& io, Is<AccountBody::Fault> auto& m) {
+  io(m.number, m.rank);
+  io.text(m.host, kMaxHostBytes, "host");
+  io.text(m.why, kMaxReasonBytes, "reason");
+  io(m.since, m.stopped, m.back, m.steps);
+}
+void fields(auto& io, Is<AccountBody> auto& m) {
+  io(m.seconds, m.alive, m.taking_part, m.losses, m.in_params, m.computed, m.possible, m.ended);
+  io.list(m.faults, kMaxProcesses, "faults");
 }
 
 }  // namespace shoal::table::wire

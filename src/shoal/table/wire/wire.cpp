@@ -34,6 +34,7 @@ constexpr int kLentBit = 0x80;  // of a header's type
 constexpr TypeEntry kTypes[] = {
     {1, "Challenge", 20, 20, false, true},
     {2, "Hello", 97, 97, false, true},
+    {9, "Claim", 100, 100, false, true},
     {3, "Welcome", 46, 46, false, true},
     {4, "Refuse", 5, 5 + kMaxReasonBytes, false, true},
     {5, "Ping", 8, 8},
@@ -113,7 +114,7 @@ std::string wrong_with(const M& m, const Header& header) {
   if constexpr (requires { m.lowest; })
     if (m.lowest > m.highest) return "a lowest version above its highest";
   if constexpr (Is<M, PlanMessage>)
-    if (const std::string wrong = validate(m.plan); !wrong.empty())
+    if (const std::string wrong = validate(*m.plan); !wrong.empty())
       return "an invalid plan: " + wrong;
   if constexpr (Is<M, Push>) {
     if (!std::isfinite(m.weight)) return str("a weight of ", m.weight);

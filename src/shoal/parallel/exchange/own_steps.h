@@ -1,0 +1,19 @@
+// The state of a worker that makes local steps which no other has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shoal/solver/updater.h"
+
+namespace shoal::parallel {
+
+// The state that only this worker has: its weights between two exchanges, and its momentum. The
+// weights are those of the rows that learn, one behind the other: other servers cut other rows.
+struct OwnSteps final : OwnState {
+  std::vector<float> weights;
+  std::vector<std::vector<float>> histories;
+  std::int64_t updates = 0;
+};
+
+}  // namespace shoal::parallel
