@@ -1,4 +1,4 @@
-// Checksums, digests and proofs: crc32c by each of its ways, SHA-256, HMAC-SHA256.
+// Checksums, digests and proofs: crc32c by each of its ways, SHA-256, HMAC-SHA256, Ed25519.
 #include "shoal/base/bytes.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
 #include "shoal/base/sha256.h"
+#include "shoal/base/signing.h"
 #include "shoal/base/text.h"
 
 namespace shoal::bytes_test {
@@ -128,6 +129,25 @@ TEST(Hmac, SecretsAreTheSameOrNot) {
     EXPECT_FALSE(same_secret(digest, other));
     byte ^= 0x10;
   }
+}
+
+// RFC 8032, 7.1, test 2.
+TEST(Ed25519, SignaturesAreThoseOfTheStandard) {
+  SigningKey::Seed seed{};
+  std::ranges::copy(from_hex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb"),
+                    seed.begin());
+  const SigningKey key(seed);
+  EXPECT_EQ(hex(chars_of(key.public_key())),
+            "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c");
+  const Signature signature = key.sign("r");
+  EXPECT_EQ(hex(chars_of(signature)),
+            "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+            "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00");
+  EXPECT_TRUE(is_signed("r", signature, key.public_key()));
+  EXPECT_FALSE(is_signed("s", signature, key.public_key()));
+  EXPECT_FALSE(is_signed("r", signature, SigningKey().public_key()));
+  EXPECT_FALSE(is_signed("r", Signature{}, key.public_key()));
+  EXPECT_FALSE(is_signed("r", Signature{}, PublicKey{}));
 }
 
 }  // namespace

@@ -24,6 +24,19 @@ TEST(Text, NearestIsTheLikeliestOrNothing) {
   EXPECT_EQ(did_you_mean("bias_term", known), "");
 }
 
+TEST(Text, WhatIsOnlyAsLongIsNotNear) {
+  const std::vector<std::string> known = {"Clip", "relu_param", "transform_param", "train",
+                                          "Convolution"};
+  for (const char* const other :
+       {"Flip", "reorg_param", "transpose_param", "retrain", "Deformation"})
+    EXPECT_EQ(nearest(other, known), "") << other;
+  EXPECT_EQ(nearest("Cilp", known), "Clip");
+  EXPECT_EQ(nearest("rleu_param", known), "relu_param");
+  EXPECT_EQ(nearest("transfrom_param", known), "transform_param");
+  EXPECT_EQ(nearest("onvolution", known), "Convolution");
+  EXPECT_EQ(nearest("trian", known), "train");
+}
+
 TEST(Text, SplitDropsBlanksAndJoinPutsThemBack) {
   EXPECT_EQ(split(" a, b ,,c", ','), (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_TRUE(split("", ',').empty());

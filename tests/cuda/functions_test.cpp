@@ -39,7 +39,9 @@ TEST_P(CudaFunctions, MapsAreTheCpus) {
                               {MapKind::kSoftplus},
                               {MapKind::kThreshold, 0.25f},
                               {MapKind::kClip, -0.5f, 0.5f},
-                              {MapKind::kSwish, 1.5f}})
+                              {MapKind::kSwish, 1.5f},
+                              {MapKind::kCapped, 0, 0.5f},
+                              {MapKind::kCapped, 0.1f, 0.5f}})
     for (const Start& x : {drawn({300}), ties({300}), odd({0})}) {
       const auto forward = [=](Context& ctx, Ts& t) {
         ops::map(ctx, map, t[0], t[1]);
@@ -99,8 +101,9 @@ TEST_P(CudaFunctions, OpsOfEachNumberKeepChannelsLast) {
 
 TEST_P(CudaFunctions, ANaNStaysANaN) {
   using ops::MapKind;
-  for (const MapKind kind : {MapKind::kRelu, MapKind::kElu, MapKind::kSigmoid, MapKind::kTanh,
-                             MapKind::kAbs, MapKind::kExp, MapKind::kSoftplus, MapKind::kClip})
+  for (const MapKind kind :
+       {MapKind::kRelu, MapKind::kElu, MapKind::kSigmoid, MapKind::kTanh, MapKind::kAbs,
+        MapKind::kExp, MapKind::kSoftplus, MapKind::kClip, MapKind::kCapped})
     expect_same({{str("kind ", static_cast<int>(kind)),
                   {odd({300}), blank({300})},
                   [=](Context& ctx, Ts& t) {

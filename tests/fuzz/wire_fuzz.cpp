@@ -52,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_body(bytes, table::decode<table::RosterBody>);
   check_body(bytes, table::decode<table::TaskReport>);
   check_body(bytes, table::decode<table::Start>);
+  check_body(bytes, table::decode<table::AccountBody>);
   if (!bytes.empty()) check_body(bytes, table::decode<table::BeginBody>);
   check_frame(bytes, table::Stage::kPeer);
   if (size < table::kHeaderSize) return 0;

@@ -1,6 +1,7 @@
 // Single layers against numbers that BVLC Caffe 1.0 computed. All files of <shared>/golden/layers
 // run if that folder is there (its README.md says how they were made); a few small ones are kept in
-// tests/golden/layers.
+// tests/golden/layers. The files of tests/golden/forks, of layers that forks of Caffe have, were
+// computed by tests/golden/make_fork_layers_*.py.
 //
 // Where Caffe is wrong, the numbers are right all the same:
 //   Scale overwrites the gradient of its param when that covers the whole bottom, or nothing lies
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "shoal/layers/layer.h"
@@ -34,10 +36,13 @@ constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kSmallest 
 std::vector<std::filesystem::path> golden_files() {
   std::vector<std::filesystem::path> files =
       files_in(repository_root() / "tests/golden/layers", ".json");
-  const auto shared = shared_folder();
-  if (!shared) return files;
-  const std::vector<std::filesystem::path> all = files_in(*shared / "golden/layers", ".json");
-  return all.empty() ? files : all;  // the few are among them
+  if (const auto shared = shared_folder()) {
+    const std::vector<std::filesystem::path> all = files_in(*shared / "golden/layers", ".json");
+    if (!all.empty()) files = all;  // the few are among them
+  }
+  std::ranges::copy(files_in(repository_root() / "tests/golden/forks", ".json"),
+                    std::back_inserter(files));
+  return files;
 }
 
 class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::path, TestDevice>> {

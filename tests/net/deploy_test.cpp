@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "shoal/base/file.h"
+#include "shoal/base/text.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "support/places.h"
@@ -127,6 +128,140 @@ TEST(Deploy, OtherLossesLeaveTheirPredictions) {
             "d:Input(>,data) fc:InnerProduct(data,>,fc) prob:Softmax(fc,>,p)");
 }
 
+// "name: ..." of a layer, short: fc("x", "ip") is an InnerProduct of x.
+std::string fc(const std::string& bottom, const std::string& top) {
+  return str("layer { name: '", top, "' type: 'InnerProduct' bottom: '", bottom, "' top: '", top,
+             "' inner_product_param { num_output: 4 } }\n");
+}
+std::string in_place(const std::string& type, const std::string& blob, const std::string& name) {
+  return str("layer { name: '", name, "' type: '", type, "' bottom: '", blob, "' top: '", blob,
+             "' }\n");
+}
+std::string taking(const std::string& type, const std::string& bottoms, const std::string& more) {
+  std::string words = str("layer { name: '", type, "' type: '", type, "' ");
+  for (const std::string& bottom : split(bottoms, ',')) words += str("bottom: '", bottom, "' ");
+  return str(words, more, " }\n");
+}
+
+TEST(Deploy, ANetThatEndsInPlaceKeepsItsEnd) {
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "ip"), in_place("ReLU", "ip", "r")))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip) r:ReLU(ip,>,ip)");
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "ip"), in_place("ReLU", "ip", "r"),
+                                in_place("Dropout", "ip", "o"), fc("data", "ip2")))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip) r:ReLU(ip,>,ip) o:Dropout(ip,>,ip) "
+            "ip2:InnerProduct(data,>,ip2)");
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "ip"), in_place("Sigmoid", "ip", "s"),
+                                taking("EuclideanLoss", "ip,label", "")))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip) s:Sigmoid(ip,>,ip)");
+}
+
+TEST(Deploy, WhatOnlyMeasuresAndSinksTakeIsKept) {
+  const std::string accuracy = "Accuracy";
+  EXPECT_EQ(
+      sketch(deployed(str(kData, fc("data", "ip"), taking(accuracy, "ip,label", "top: 'a'")))),
+      "d:Input(>,data) ip:InnerProduct(data,>,ip)");
+  for (const char* const sink : {"Silence", "HDF5Output"})
+    EXPECT_EQ(sketch(deployed(str(kData, fc("data", "ip"), taking(sink, "ip,label", "")))),
+              "d:Input(>,data) ip:InnerProduct(data,>,ip)")
+        << sink;
+  // A Softmax that Accuracy alone takes, beside the loss.
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "ip"),
+                                "layer { name: 's' type: 'Softmax' bottom: 'ip' top: 's' }\n",
+                                taking(accuracy, "s,label", "top: 'a'"),
+                                taking("SoftmaxWithLoss", "ip,label", "top: 'l'")))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip) s:Softmax(ip,>,s)");
+  // Labels that are sliced for a measure, or silenced, are no predictions.
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "ip"),
+                                "layer { name: 'c' type: 'Slice' bottom: 'label' top: 'p' top: 'q' "
+                                "}\n",
+                                taking("Silence", "q", ""), taking(accuracy, "ip,p", "top: 'a'")))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip)");
+}
+
+TEST(Deploy, ALossOfTrainingAloneShowsWhatItLearns) {
+  const std::string text =
+      str(kData, fc("data", "ip"),
+          taking("SoftmaxWithLoss", "ip,label", "top: 'l' include { phase: TRAIN }"),
+          taking("Accuracy", "ip,label", "top: 'a' include { phase: TEST }"));
+  EXPECT_EQ(sketch(deployed(text)),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip) prob:Softmax(ip,>,prob)");
+}
+
+TEST(Deploy, APredictionIsTheBottomThatLayersWhichLearnLeadTo) {
+  for (const char* const bottoms : {"label,ip", "ip,label"})
+    EXPECT_EQ(sketch(deployed(
+                  str(kData, fc("data", "ip"), taking("EuclideanLoss", bottoms, "top: 'l'")))),
+              "d:Input(>,data) ip:InnerProduct(data,>,ip)")
+        << bottoms;
+  // Both sides of a Siamese net; of an autoencoder the output alone.
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "a"), fc("data", "b"),
+                                taking("ContrastiveLoss", "a,b,label", "top: 'l'")))),
+            "d:Input(>,data) a:InnerProduct(data,>,a) b:InnerProduct(data,>,b)");
+  EXPECT_EQ(sketch(deployed(str(kData, fc("data", "code"), fc("code", "back"),
+                                taking("EuclideanLoss", "data,back", "top: 'l'")))),
+            "d:Input(>,data) code:InnerProduct(data,>,code) back:InnerProduct(code,>,back)");
+  // The loss of a fork counts as one of ours.
+  EXPECT_EQ(sketch(deployed(
+                str(kData, fc("data", "ip"), taking("SmoothL1Loss", "ip,label", "top: 'l'")))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip)");
+}
+
+TEST(Deploy, ALossMadeOfOtherLayersShowsWhatItComparesWithLabels) {
+  EXPECT_EQ(sketch(deployed(str(
+                kData, fc("data", "ip"),
+                "layer { name: 'e' type: 'Eltwise' bottom: 'ip' bottom: 'label' top: 'diff' }\n",
+                "layer { name: 'r' type: 'Reduction' bottom: 'diff' top: 'l' loss_weight: 1 "
+                "reduction_param { operation: SUMSQ } }\n"))),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip)");
+}
+
+TEST(Deploy, TasksWithLabelsOfTheirOwnAreAllKept) {
+  const std::string two =
+      str(kData, "layer { name: 'c' type: 'Slice' bottom: 'label' top: 'p' top: 'q' }\n",
+          fc("data", "a"), fc("data", "b"),
+          "layer { name: 'la' type: 'SoftmaxWithLoss' bottom: 'a' bottom: 'p' loss_weight: 1 }\n",
+          "layer { name: 'lb' type: 'SoftmaxWithLoss' bottom: 'b' bottom: 'q' loss_weight: 0.5 "
+          "}\n");
+  EXPECT_EQ(sketch(deployed(two)),
+            "d:Input(>,data) a:InnerProduct(data,>,a) b:InnerProduct(data,>,b) "
+            "prob:Softmax(a,>,prob) lb:Softmax(b,>,lb)");
+}
+
+TEST(Deploy, WhatIsMadeInAnotherStageAloneIsAnError) {
+  const std::string data =
+      "layer { name: 'd' type: 'DummyData' top: 'data' include { phase: TEST stage: 'seen' } "
+      "dummy_data_param { shape { dim: 2 dim: 3 } } }\n";
+  const std::string text = data + fc("data", "ip");
+  EXPECT_EQ(
+      error_of(text),
+      "n.prototxt:2: layer 'ip' (InnerProduct): bottom 'data' is made by no layer before this "
+      "one; n.prototxt:1: layer 'd' (DummyData) makes it, but its rules leave it out of phase "
+      "TEST, level 0, stages ''; with the stage seen n.prototxt:1: layer 'd' (DummyData) makes "
+      "it: --stage=seen of a tool, test_state { stage: 'seen' } in a solver");
+  EXPECT_EQ(error_of(text, {.stages = {"sen"}}),
+            "stage 'sen' is in no rule of net ''; did you mean 'seen'?");
+  EXPECT_EQ(sketch(deployed(text, {.stages = {"seen"}})),
+            "d:Input(>,data) ip:InnerProduct(data,>,ip)");
+}
+
+TEST(Deploy, ANetWithoutPredictionsIsAnError) {
+  for (const std::string& text :
+       {std::string(kData), str(kData, taking("Silence", "data,label", "")),
+        str(kData,
+            "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' include { "
+            "phase: TRAIN } }")})
+    EXPECT_NE(error_of(text).find("predicts nothing in phase TEST"), std::string::npos) << text;
+}
+
+TEST(Deploy, AnInputKeepsTheTopsThatAreRead) {
+  const NetParameter net = deployed(str(
+      "layer { name: 'in' type: 'Input' top: 'label' top: 'data' input_param { shape { dim: 7 } "
+      "shape { dim: 7 dim: 3 } } }\n",
+      fc("data", "ip"), taking("SoftmaxWithLoss", "ip,label", "top: 'l'")));
+  EXPECT_EQ(sketch(net), "in:Input(>,data) ip:InnerProduct(data,>,ip) prob:Softmax(ip,>,prob)");
+  EXPECT_EQ(input_dims(net), "7,3");
+}
+
 TEST(Deploy, SizesComeFromWhatTheNetTells) {
   const auto with = [](const std::string& data) {
     return str("layer { name: 'd' top: 'data' top: 'label' ", data, " }\n", kFc);
@@ -192,6 +327,28 @@ TEST(Deploy, RoundingDownIsWrittenAsAskedAndOurFieldsAreNot) {
   EXPECT_THROW(deploy_text(net, FloorField::kRefuse), ConfigError);
   EXPECT_EQ(parse_net(for_opencv, "again").layer(1).pooling_param().round_mode(),
             PoolingParameter::FLOOR);
+}
+
+TEST(Deploy, LayersOfForksKeepTheirParameters) {
+  const NetParameter net = deployed(
+      str(kData,
+          "layer { name: 'r' type: 'Input' top: 'r' input_param { shape { dim: 2 dim: 5 } } }\n"
+          "layer { name: 'p' type: 'ROIPooling' bottom: 'data' bottom: 'r' top: 'p' "
+          "engine: 'plain' roi_pooling_param { pooled_h: 2 pooled_w: 3 } }\n"
+          "layer { name: 'l' type: 'SmoothL1Loss' bottom: 'p' bottom: 'label' top: 'l' }\n"));
+  EXPECT_EQ(sketch(net), "d:Input(>,data) r:Input(>,r) p:ROIPooling(data,r,>,p)");
+  EXPECT_EQ(net.layer(2).roi_pooling_param().pooled_w(), 3u);
+  EXPECT_FALSE(net.layer(2).has_engine());
+}
+
+TEST(Deploy, FieldsOfForksInLayersOfCaffeStay) {
+  const NetParameter net = deployed(
+      std::string(kData) + kFc +
+      "layer { name: 'bn' type: 'BatchNorm' bottom: 'fc' top: 'bn' batch_norm_param { scale_bias: "
+      "true } } layer { name: 'drop' type: 'Dropout' bottom: 'bn' top: 'drop' dropout_param { "
+      "scale_train: false } }");
+  EXPECT_TRUE(net.layer(2).batch_norm_param().scale_bias());
+  EXPECT_TRUE(net.layer(3).dropout_param().has_scale_train());
 }
 
 TEST(Deploy, OurModelsComeOutWithOneHead) {

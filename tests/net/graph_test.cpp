@@ -52,6 +52,46 @@ TEST(GraphTest, AStageThatLooksLikeAMisspeltOneIsNamed) {
   EXPECT_EQ(words("stage: 'val'"), "") << "other nets of the solver may have it";
 }
 
+// Returns the phase of each layer, and use_global_stats where it is given: "TRAIN, TEST true".
+std::string phases_of(const std::string& layers, Phase phase) {
+  NetParameter net = parse_net(layers, "n");
+  net.mutable_state()->set_phase(phase);
+  std::string words;
+  const NetParameter once = filter_net(net), twice = filter_net(once);
+  EXPECT_EQ(once.SerializeAsString(), twice.SerializeAsString());
+  for (const LayerParameter& layer : once.layer()) {
+    words += str(words.empty() ? "" : ", ", Phase_Name(layer.phase()));
+    if (layer.batch_norm_param().has_use_global_stats())
+      words += layer.batch_norm_param().use_global_stats() ? " true" : " false";
+  }
+  return words;
+}
+
+TEST(GraphTest, ALayersOwnPhaseCountsWhereItChangesWhatIsComputed) {
+  const std::string data = "layer { name: 'd' type: 'Input' top: 'x' } ";
+  const auto with = [&](const std::string& layer, Phase phase) {
+    return phases_of(data + "layer { name: 'l' bottom: 'x' top: 'y' " + layer + " }", phase);
+  };
+  EXPECT_EQ(with("type: 'Dropout'", TRAIN), "TRAIN, TRAIN");
+  EXPECT_EQ(with("type: 'Dropout' phase: TEST", TRAIN), "TRAIN, TEST");
+  EXPECT_EQ(with("type: 'Dropout' phase: TRAIN", TEST), "TEST, TRAIN");
+  EXPECT_EQ(with("type: 'Pooling' phase: TEST pooling_param { pool: STOCHASTIC }", TRAIN),
+            "TRAIN, TEST");
+  // A backward pass follows, whatever the layer's phase.
+  EXPECT_EQ(with("type: 'ReLU' phase: TEST", TRAIN), "TRAIN, TRAIN");
+  EXPECT_EQ(with("type: 'BatchNorm' phase: TEST", TRAIN), "TRAIN, TRAIN true");
+  EXPECT_EQ(with("type: 'BatchNorm' phase: TRAIN", TEST), "TEST, TEST false");
+  EXPECT_EQ(
+      with("type: 'BatchNorm' phase: TEST batch_norm_param { use_global_stats: false }", TRAIN),
+      "TRAIN, TRAIN false");
+  EXPECT_EQ(with("type: 'BatchNorm'", TRAIN), "TRAIN, TRAIN");
+  // A model that a program wrote has a phase in each layer.
+  EXPECT_EQ(phases_of("layer { name: 'd' type: 'Input' top: 'x' phase: TRAIN } layer { name: 'l' "
+                      "type: 'Dropout' bottom: 'x' top: 'y' phase: TRAIN }",
+                      TEST),
+            "TEST, TEST");
+}
+
 TEST(GraphTest, IncludeAndExcludeTogetherAreRefusedWithThePlace) {
   const NetParameter net =
       parse_net("layer { name: 'a' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }",

@@ -37,6 +37,8 @@ constexpr Model kModels[] = {
     {"vgg16", 16, 3, 224, 1000, 138'357'544},
     {"resnet18", 16, 3, 224, 1000, 11'689'512},
     {"resnet50", 16, 3, 224, 1000, 25'557'032},
+    {"cifar10_inception_bn", 128, 3, 28, 10, 1'651'114},  // these two counted by hand
+    {"cifar10_resnet20", 128, 3, 28, 10, 272'544},
     // The published nets less what one channel and ten classes save.
     {"fashion_resnet18", 64, 1, 28, 10, 11'175'370},
     {"fashion_resnet50", 64, 1, 28, 10, 23'522'250},

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shoal/layers/layer.h"
 #include "shoal/net/deploy.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
+#include "support/data_files.h"
 #include "support/places.h"
 
 namespace shoal::opencv_test {
@@ -139,6 +141,39 @@ constexpr const char* kCases[] = {
     "layer { name: 'out' type: 'Reshape' bottom: 'data' top: 'out' reshape_param { shape { dim: 0 "
     "dim: 2 dim: -1 } } }",
 };
+
+// The net that examples/ssd draws: with random params both find the same boxes, in one order.
+TEST(OpenCv, FindsTheBoxesOfAMobileNetSsd) {
+  const std::vector<std::string> types = layer_types();
+  if (std::ranges::find(types, "Permute") == types.end())
+    GTEST_SKIP() << "no layer of type Permute is built";
+  const std::string folder = test::fresh_directory("opencv_ssd");
+  const std::string script = (test::repository_root() / "examples/ssd/make_nets.py").string();
+  const test::Ran made =
+      test::run_program({"/usr/bin/env", "python3", script, folder, "--width=0.25"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const NetParameter net = read_net(folder + "/deploy.prototxt");
+  for (const char* const blob : {"mbox_priorbox", "mbox_loc", "mbox_conf_flatten"}) {
+    SCOPED_TRACE(blob);
+    expect_same(ask_both(net, {}, blob));
+  }
+  // Scores of random params are nearly equal: rows of one class may change places.
+  const Answers found = ask_both(net, {}, "detection_out");
+  ASSERT_EQ(found.ours.size(), found.theirs.size());
+  const std::size_t rows = found.ours.size() / 7;
+  std::size_t agree = 0;
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < rows; ++j) {
+      const float* const a = found.ours.data() + 7 * i;
+      if (!std::equal(a, a + 7, found.theirs.data() + 7 * j,
+                      [](float x, float y) { return std::fabs(x - y) < 1e-4f; }))
+        continue;
+      ++agree;
+      break;
+    }
+  EXPECT_GE(rows, 50u);
+  EXPECT_GE(agree + 2, rows) << "boxes at the edge of the best 100 may differ";
+}
 
 TEST(OpenCv, AgreesOnEveryLayerThatItHas) {
   for (const char* layers : kCases) {

@@ -92,6 +92,9 @@ std::vector<Formula> formulas() {
        [](double x) { return x < -2.005  ? -2.005
                              : x > 3.005 ? 3.005
                                          : x; }},
+      {"capped",
+       {MapKind::kCapped, 0.25f, 6.005f},
+       [](double x) { return x > 0 ? std::min(x, 6.005) : 0.25 * x; }},
       {"swish", {MapKind::kSwish, 1.25f}, [](double x) { return x / (1 + std::exp(-1.25 * x)); }},
   };
 }
@@ -145,6 +148,8 @@ TEST(PointwiseTest, KinksBelongToTheSideCaffeGivesThem) {
   EXPECT_EQ(slopes({MapKind::kAbs}, {0.0f}), std::vector<float>{0.0f});
   EXPECT_EQ(slopes({MapKind::kClip, -1, 2}, {-1, 2, -1.5f, 2.5f}),
             (std::vector<float>{1, 1, 0, 0}));
+  EXPECT_EQ(slopes({MapKind::kCapped, 0.5f, 6}, {0, 6, 7, 5}), (std::vector<float>{0.5f, 0, 0, 1}));
+  EXPECT_EQ(map({MapKind::kCapped, 0, 6}, {kInfinity, -kInfinity}), (std::vector<float>{6, 0}));
   EXPECT_EQ(map({MapKind::kThreshold, 0.5f}, {0.5f, 0.500001f, -3}), (std::vector<float>{0, 1, 0}));
 }
 

@@ -211,7 +211,7 @@ TEST(Optim, EveryPolicyGivesTheRatesThatCaffeLogged) {
   std::ifstream file("tests/golden/learning_rates.json");
   ASSERT_TRUE(file.good()) << "tests run in the root of the repository";
   const auto golden = nlohmann::json::parse(file);
-  ASSERT_EQ(golden.size(), optim::policy_names().size());
+  ASSERT_EQ(golden.size() + 1, optim::policy_names().size());  // Caffe has no plateau
   for (const auto& [name, entry] : golden.items()) {
     SCOPED_TRACE(name);
     const optim::RateOptions options = read_options(name, entry);
@@ -234,6 +234,26 @@ TEST(Optim, MultistepTakesOneStepAnIterationHoweverFarBehind) {
   EXPECT_EQ(optim::steps_taken(options, 101, 1), 2);
   EXPECT_EQ(optim::steps_taken(options, 102, 2), 3);
   EXPECT_EQ(optim::steps_taken(options, 103, 3), 3);
+}
+
+// The rate falls when the loss has not been below its least for the window of its step; then the
+// next window begins, and behind the last the rate stays.
+TEST(Optim, PlateauFallsWhereTheLossDoesNot) {
+  const optim::RateOptions options{
+      .policy = Policy::kPlateau, .base = 1, .gamma = 0.5f, .windows = {2, 3}};
+  optim::Plateau plateau;
+  std::int64_t steps = 0;
+  std::vector<float> rates;
+  const float losses[] = {5, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3};
+  for (std::int64_t i = 0; i < std::ssize(losses); ++i) {
+    steps = plateau.steps(options, i, losses[i], steps);
+    rates.push_back(optim::rate_at(options, i, steps));
+  }
+  EXPECT_EQ(rates, (std::vector<float>{1, 1, 1, 0.5f, 0.5f, 0.5f, 0.5f, 0.25f, 0.25f, 0.25f, 0.25f,
+                                       0.25f}));
+  EXPECT_EQ(plateau.least, 3);
+  EXPECT_EQ(optim::validate({.policy = Policy::kPlateau, .base = 1, .windows = {4, 0}}),
+            "plateau_winsize is 0; it must be 1 or more");
 }
 
 TEST(Optim, PolyIsZeroFromItsEndOn) {

@@ -76,6 +76,49 @@ SolverState small_state() {
   return state;
 }
 
+// A fork's fields have numbers that mean others here: some of these look like params of other
+// layers, and one can be no message at all.
+TEST_F(ProtoFiles, ParamsOfForksWithCollidingNumbersArePassedOver) {
+  NetParameter net;
+  net.set_name("forked");
+  for (const char* name : {"center", "conv"}) {
+    LayerParameter& layer = *net.add_layer();
+    layer.set_name(name);
+    layer.set_type(name == std::string("conv") ? "Convolution" : "CenterLoss");
+    set_blob(*layer.add_blobs(), {2}, {1.5f, -2});
+    auto& unknown = *layer.GetReflection()->MutableUnknownFields(&layer);
+    google::protobuf::UnknownFieldSet param;
+    param.AddVarint(1, 10);            // num_output of center_loss_param; beta of swish_param
+    param.AddFixed32(2, 0x3f800000u);  // max of clip_param, which has no min
+    std::string bytes;
+    ASSERT_TRUE(param.SerializeToString(&bytes));
+    for (const int number : {147, 148, 200, 201, 8266711})
+      unknown.AddLengthDelimited(number, bytes);
+    google::protobuf::UnknownFieldSet text;
+    text.AddLengthDelimited(1, "\xff\xff\xff");  // shape of input_param, and no shape
+    ASSERT_TRUE(text.SerializeToString(&bytes));
+    if (name == std::string("conv")) unknown.AddLengthDelimited(143, bytes);
+  }
+  const NetParameter read = read_weights(put("fork.caffemodel", net.SerializeAsString()));
+  EXPECT_EQ(read.name(), "forked");
+  ASSERT_EQ(read.layer_size(), 2);
+  for (const LayerParameter& layer : read.layer()) {
+    ASSERT_EQ(layer.blobs_size(), 1);
+    EXPECT_EQ(layer.blobs(0).data(1), -2);
+    EXPECT_FALSE(layer.has_clip_param());
+    EXPECT_FALSE(layer.has_swish_param());
+    EXPECT_TRUE(layer.IsInitialized());  // so that it can be written
+  }
+  EXPECT_EQ(read.layer(0).type(), "CenterLoss");
+  EXPECT_EQ(read.layer(1).name(), "conv");
+  // A model that is cut short is damaged, whoever wrote it.
+  const std::string whole = net.SerializeAsString();
+  EXPECT_NE(error_of([&] {
+              read_weights(put("cut", whole.substr(0, whole.size() - 5)));
+            }).find("is damaged"),
+            std::string::npos);
+}
+
 TEST_F(ProtoFiles, TextFilesOfAnotherKindAreSaidToBeThat) {
   const std::string net = put("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
   const std::string solver = put("solver.prototxt", "net: 'x'\nbase_lr: 0.1\n");

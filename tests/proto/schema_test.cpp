@@ -59,8 +59,9 @@ void collect(const google::protobuf::FileDescriptor& file, std::set<std::string>
 std::set<std::string> whole_schema() {
   std::set<std::string> lines;
   for (const Descriptor* message :
-       {BlobProto::descriptor(), LayerParameter::descriptor(), V1LayerParameter::descriptor(),
-        NetParameter::descriptor(), SolverParameter::descriptor()})
+       {BlobProto::descriptor(), FillerParameter::descriptor(), AnnotatedDatum::descriptor(),
+        PriorBoxParameter::descriptor(), BNParameter::descriptor(), LayerParameter::descriptor(),
+        V1LayerParameter::descriptor(), NetParameter::descriptor(), SolverParameter::descriptor()})
     collect(*message->file(), lines);
   return lines;
 }

@@ -98,9 +98,12 @@ TEST(ProtoText, AllUnknownFieldsAreReportedAtOnce) {
 TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
   EXPECT_EQ(net_error("layer { blobs { raw_data: 'x' } }"),
             "n.prototxt:1:17: BlobProto has no field 'raw_data'; it belongs to NVIDIA's fork");
-  EXPECT_EQ(net_error("global_grad_scale_adaptive: true"),
-            "n.prototxt:1:1: NetParameter has no field 'global_grad_scale_adaptive'; it belongs to "
-            "NVIDIA's fork");
+  EXPECT_EQ(net_error("layer { transform_param { random_resize_param { min_size: 256 } } }"),
+            "n.prototxt:1:27: TransformationParameter has no field 'random_resize_param'; it "
+            "belongs to Intel's fork, and changes the pictures of training");
+  EXPECT_EQ(net_error("layer { box_output_param { } }"),
+            "n.prototxt:1:9: LayerParameter has no field 'box_output_param'; it belongs to "
+            "MS-CNN's and Cascade R-CNN's forks");
   EXPECT_EQ(net_error("layer { ceil_mode: true }"),
             "n.prototxt:1:9: LayerParameter has no field 'ceil_mode'; it belongs to OpenCV and "
             "forks (pooling_param only)");
@@ -109,18 +112,62 @@ TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
              "only)");
 }
 
-TEST(ProtoText, SegNetsAndPspNetsFieldsAreNamedAsTheirs) {
-  EXPECT_EQ(net_error("layer { bn_param { bn_mode: INFERENCE } }"),
-            "n.prototxt:1:9: LayerParameter has no field 'bn_param'; it belongs to SegNet's and "
-            "PSPNet's forks; BatchNorm and Scale are BVLC's layers for it");
-  EXPECT_EQ(net_error("layer { loss_param: { class_weighting: 0.2 } }"),
-            "n.prototxt:1:23: LossParameter has no field 'class_weighting'; it belongs to SegNet's "
-            "fork; InfogainLoss is BVLC's layer that weighs classes");
+TEST(ProtoText, DeepLabsFieldsAreNamedAsTheirs) {
   EXPECT_EQ(net_error("layer { convolution_param { hole: 2 } }"),
             "n.prototxt:1:29: ConvolutionParameter has no field 'hole'; it belongs to DeepLab's "
             "fork; dilation is BVLC's name for it");
-  for (const char* field : {"interp_param", "upsample_param", "dense_image_data_param"})
-    EXPECT_HAS(net_error(std::string("layer { ") + field + " {} }"), "it belongs to ");
+}
+
+TEST(ProtoText, FieldsThatTuneAForksProgramArePassedOver) {
+  // Nothing inside such a field is looked at, and nothing behind it is lost.
+  const NetParameter net = parse_net(
+      "name: 'x' default_forward_type: FLOAT16 default_backward_math: FLOAT\n"
+      "global_grad_scale: 1000. global_grad_scale_adaptive: true reduce_buckets: 6\n"
+      "default_conv_algos_override: '0,-1,-1' eltwise_mem_sharing: false\n"
+      "bn_stats_batch_size: 32 engine: 'MKLDNN'\n"
+      "layer { name: 'a' forward_type: FLOAT backward_math: FLOAT engine: 'MKLDNN:DLA'\n"
+      "  quantization_param { bw_layer_in: 8 engine: MKLDNN scale_in: [1, 2] } type: 'ReLU'\n"
+      "  relu_param { engine: MKL2017 negative_slope: 0.5 } eltwise_param { engine: CAFFE } }\n"
+      "layer { name: 'b' engine: 'plain' batch_norm_param { engine: MKL2017 eps: 0.5 }\n"
+      "  data_param { threads: 2 parser_threads: 3 batch_size: 4 }\n"
+      "  convolution_param { engine: CUDNN cudnn_convolution_algo_seeker: FINDEX stride: 2 } }\n"
+      "layer { name: 'c' engine: 'CAFFE' }",
+      "n.prototxt");
+  ASSERT_EQ(net.layer_size(), 3);
+  EXPECT_EQ(net.layer(2).engine(), "");
+  EXPECT_EQ(net.layer(0).type(), "ReLU");
+  EXPECT_EQ(net.layer(0).engine(), "");
+  EXPECT_EQ(net.layer(0).relu_param().engine(), ReLUParameter::DEFAULT);
+  EXPECT_EQ(net.layer(0).relu_param().negative_slope(), 0.5f);
+  EXPECT_EQ(net.layer(1).engine(), "plain");
+  EXPECT_EQ(net.layer(1).batch_norm_param().eps(), 0.5f);
+  EXPECT_EQ(net.layer(1).data_param().batch_size(), 4u);
+  EXPECT_EQ(net.layer(1).convolution_param().engine(), ConvolutionParameter::CUDNN);
+  EXPECT_EQ(net.layer(1).convolution_param().stride(0), 2u);
+  // Lines and columns of errors are those of the file.
+  EXPECT_EQ(net_error("default_forward_type: FLOAT16\nlayer { forward_type: FLOAT a_b: 1 }"),
+            "n.prototxt:2:29: LayerParameter has no field 'a_b'");
+}
+
+TEST(ProtoText, FieldsOfForksThatHaveAnotherNameHereAreReadByIt) {
+  const NetParameter net = parse_net(
+      "layer { data_param { cache: true shuffle: true } }\n"
+      "layer { data_param { cache: false shuffle_pool_size: 10 } }\n"
+      "layer { data_param { shuffle_pool_size: 1 } image_data_param { cache: true } }",
+      "n.prototxt");
+  ASSERT_EQ(net.layer_size(), 3);
+  EXPECT_TRUE(net.layer(0).data_param().in_memory());
+  EXPECT_TRUE(net.layer(0).data_param().shuffle());
+  EXPECT_FALSE(net.layer(1).data_param().in_memory());
+  EXPECT_TRUE(net.layer(1).data_param().shuffle());
+  EXPECT_FALSE(net.layer(2).data_param().shuffle());
+}
+
+TEST(ProtoText, ALongFileOfThemIsReadInOneGo) {
+  std::string text;
+  for (int i = 0; i < 40000; ++i)
+    text += "layer { forward_type: FLOAT pooling_param { ceil_mode: true engine: MKLDNN } }\n";
+  EXPECT_EQ(parse_net(text, "n.prototxt").layer_size(), 40000);  // a square would take minutes
 }
 
 TEST(ProtoText, AnUnknownValueIsAnsweredWithTheKnownOnes) {
@@ -176,6 +223,42 @@ TEST(ProtoText, TabsMarksAndWindowsLinesAreFine) {
   EXPECT_EQ(net.layer(0).pooling_param().round_mode(), PoolingParameter::FLOOR);
   EXPECT_EQ(net_error("\tlayer\t{\tnme: 'x' }"),
             "n.prototxt:1:10: LayerParameter has no field 'nme'; did you mean 'name'?");
+}
+
+TEST(ProtoText, CharactersThatWereCopiedFromAPageAreNamed) {
+  const auto error = [](const std::string& more) {
+    return net_error("layer { name: 'r' type: 'ReLU'\n" + more + " bottom: 'x' top: 'y' }");
+  };
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"\xc2\xa0", "n.prototxt:2:1: a no-break space (U+00A0)"},
+      {"\xe2\x80\x8b", "an invisible character (U+200B)"},
+      {"top: \xe2\x80\x9cz\xe2\x80\x9d", "n.prototxt:2:6: a typographic quotation mark (U+201C)"},
+      {"\ttop\xef\xbc\x9a 'z'", "n.prototxt:2:5: a full-width colon (U+FF1A)"},
+      {"power_param { shift: \xe2\x88\x92 1 }", "a mathematical minus (U+2212)"},
+      {"\xe2\x80\x93", "a dash for a minus (U+2013)"},
+      {"\xe3\x80\x80", "a wide blank (U+3000)"},
+      {"\xef\xbb\xbf", "a byte order mark, which belongs at the beginning alone (U+FEFF)"},
+      {"\xc3\xa9", "the character U+00E9"},
+      {"\xd6\xd0", "a byte that is neither ASCII nor UTF-8"}};
+  for (const auto& [text, words] : cases) EXPECT_HAS(error(text), words);
+  EXPECT_HAS(error("\xc2\xa0 \xef\xbc\x8c"), "U+FF0C)");  // all of them at once
+  // Strings and comments may hold any.
+  const NetParameter net = parse_net(
+      "layer { name: '\xe5\xb1\x82' type: 'ReLU' }  # \xe2\x80\x9c \xd6\xd0 it's\n", "n.prototxt");
+  EXPECT_EQ(net.layer(0).name(), "\xe5\xb1\x82");
+}
+
+TEST(ProtoText, ABackslashThatDividesFoldersIsNamed) {
+  const auto error = [](const std::string& path) {
+    return test::message_of([&] { parse_solver("\nnet: \"" + path + "\"", "s.prototxt"); });
+  };
+  EXPECT_HAS(error("data\\net.prototxt"),
+             "s.prototxt:2:6: 'net' holds a backslash: in \"data\\net.prototxt\" \\n would be a "
+             "line end. Folders are divided by /");
+  for (const char* const path : {"C:\\Users\\me", "a\\test", "a\\x12", "a\\01.txt", "a\\b"})
+    EXPECT_HAS(error(path), "'net' holds a backslash") << path;
+  // Our own writer escapes UTF-8 by bytes; that is read, as a doubled backslash is.
+  EXPECT_EQ(parse_solver("net: 'a\\\\b \\345\\261\\202 \\''", "s").net(), "a\\b \xe5\xb1\x82 '");
 }
 
 TEST(ProtoText, TheSolverOfPoseidonIsUnderstood) {

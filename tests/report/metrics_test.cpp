@@ -73,6 +73,34 @@ TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
   EXPECT_FALSE(json::parse(line_of(score)).contains("net"));
 }
 
+TEST(Metrics, ALossAndWhatWasUsefulAreLines) {
+  ScoreMetrics score{.clock = 3, .time = 1, .loss = 2};
+  EXPECT_FALSE(json::parse(line_of(score)).contains("alive")) << "alone";
+  score.presence = {.alive = 4, .taking_part = 3, .committed = 1ll << 40};
+  const json read = json::parse(line_of(score));
+  EXPECT_EQ(read["alive"], 4);
+  EXPECT_EQ(read["taking_part"], 3);
+  EXPECT_EQ(read["committed"], 1ll << 40);
+  FaultMetrics fault{.clock = 9,
+                     .time = 2.5,
+                     .number = 2,
+                     .rank = 7,
+                     .host = "b",
+                     .why = "killed",
+                     .stopped = 0.5,
+                     .steps = 3};
+  EXPECT_EQ(json::parse(line_of(fault)),
+            json::parse(R"({"kind":"fault","clock":9,"time":2.5,"number":2,"rank":7,"host":"b",
+      "why":"killed","stopped":0.5,"back":null,"steps":3})"));
+  fault.stopped.reset();
+  EXPECT_TRUE(json::parse(line_of(fault))["stopped"].is_null());
+  const UsefulMetrics useful{
+      .clock = 9, .time = 3, .in_params = 98, .computed = 99, .possible = 120.5, .losses = 1};
+  EXPECT_EQ(json::parse(line_of(useful)),
+            json::parse(R"({"kind":"useful","clock":9,"time":3,"in_params":98,"computed":99,
+      "possible":120.5,"losses":1})"));
+}
+
 TEST(Metrics, AChangeOfSchemeIsALine) {
   EXPECT_EQ(json::parse(line_of(PhaseMetrics{.clock = 4, .time = 2.5, .scheme = "ssp 2"})),
             json::parse(R"({"kind":"phase","clock":4,"time":2.5,"scheme":"ssp 2"})"));

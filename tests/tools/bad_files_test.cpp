@@ -192,7 +192,7 @@ TEST_F(BadFiles, ASnapshotOfAnotherNetOrSolverIsRefused) {
   ASSERT_EQ(run_program(training("max_iter: 2")).code, 0);
   const Words from = {"--snapshot=" + state_path(stem(2))};
   expect_refusal(training("max_iter: 4 type: 'Adam'", from), 3,
-                 {state_path(stem(2)), "a solver of type Adam"});
+                 {state_path(stem(2)), "this one is of type Adam"});
   const Ran late = run_program(training("max_iter: 2", from));
   EXPECT_EQ(late.code, 0) << late.err;
   EXPECT_HAS(late.err, "Iteration 2 is not below max_iter, 2: there is nothing left to train");

@@ -113,9 +113,20 @@ INSTANTIATE_TEST_SUITE_P(
               "unknown layer type 'InnerProdukt'; did you mean 'InnerProduct'? Known: AbsVal, "),
         layer("TypeOfCaffeNotBuilt", "Python", "",
               "Shoal does not have BVLC Caffe's layer type 'Python'; known: AbsVal, "),
-        layer("TypeOfAFork", "ReLU6", "",
-              "BVLC Caffe has no layer type 'ReLU6'; it belongs to forks; Clip with clip_param { "
-              "min: 0 max: 6 } computes the same"),
+        layer("TypeOfAFork", "BoxGroupOutput", "",
+              "BVLC Caffe has no layer type 'BoxGroupOutput'; it belongs to MS-CNN's and Cascade "
+              "R-CNN's forks"),
+        net("FiveUnknownTypes",
+            kIn +
+                "layer { name: 'a' type: 'DecodeBBox' }\nlayer { name: 'b' type: 'CPMData' }\n"
+                "layer { name: 'c' type: 'Lstm' }\nlayer { name: 'd' type: 'DecodeBBox' }\n"
+                "layer { name: 'e' type: 'MarginInnerProduct' }\nlayer { name: 'f' type: 'Relu' }",
+            {"@/net.prototxt:2: layer 'a' (DecodeBBox): ", "MS-CNN's",
+             "@/net.prototxt:3: layer 'b' (CPMData): ", "OpenPose's fork",
+             "@/net.prototxt:4: layer 'c' (Lstm): ", "junhyukoh's fork",
+             "@/net.prototxt:6: layer 'e' (MarginInnerProduct): ", "SphereFace's fork",
+             "@/net.prototxt:7: layer 'f' (Relu): unknown layer type 'Relu'; did you mean "
+             "'ReLU'"}),
         layer("NoType", "", "", "no type is given; known: AbsVal, "),
         layer("OneBottomTooMany", "ReLU", "bottom: 'in'",
               "has 2 bottoms; a ReLU layer takes exactly 1"),

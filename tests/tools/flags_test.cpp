@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
+#include "shoal/base/file.h"
 #include "support/train_tool.h"
 
 namespace shoal::tools_flags_test {
@@ -51,6 +53,51 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
     EXPECT_EQ(refused.code, c.code) << refused.err;
     EXPECT_HAS(refused.err, c.words);
   }
+}
+
+TEST_F(TrainTool, FlagsOfOtherSystemsEndWithTheLineToCopy) {
+  const std::string file = solver("foreign", "max_iter: 1");
+  const Ran speedo = train(file, {"--worker", "4", "--redis=host", "--movingRate", "0.5"});
+  EXPECT_EQ(speedo.code, 2);
+  EXPECT_HAS(speedo.err, "--worker is SpeeDO's; here a launcher starts the workers");
+  EXPECT_HAS(speedo.err, "--redis: process 0 coordinates the job, without Redis");
+  EXPECT_HAS(speedo.err, "scripts/launch.py -n 4 -- ");
+  EXPECT_HAS(speedo.err, "train --solver=" + file + " --threads=1 --movingRate 0.5\n");
+  const Ran mxnet = train(file, {"--batch-size", "45", "--num-epochs=2", "--load-epoch=3"});
+  EXPECT_HAS(mxnet.err, " --solver=" + file + " --threads=1 --batch=45 --snapshot=auto\n");
+  EXPECT_HAS(train(file, {"-m", "esync", "-port", "10010"}).err, "examples/fashion_mnist/esync.py");
+  for (const char* const far : {"--retrain", "--redistribute"})
+    EXPECT_EQ(train(file, {far}).err.find("did you mean"), std::string::npos) << far;
+}
+
+TEST_F(TrainTool, ATestOfNoughtIsOneAtEachEnd) {
+  const Ran ran = train(solver("ends", "max_iter: 3 test_iter: 1 test_interval: 1"), {"--test=0"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* const words : {"Iteration 0, Testing net", "Iteration 3, Testing net"})
+    EXPECT_HAS(ran.err, words);
+  EXPECT_EQ(ran.err.find("Iteration 1, Testing net"), std::string::npos);
+}
+
+TEST_F(TrainTool, ARunEndsByTime) {
+  const Ran ran = train(solver("time", "max_iter: 100000000"), {"--seconds=0.2"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, "--seconds=0.2: the time is over");
+  EXPECT_EQ(train(solver("time", "max_iter: 1"), {"--seconds=-1"}).code, 2);
+  EXPECT_EQ(train(solver("time", "max_iter: 1"), {"--seconds=60"}).code, 0);
+}
+
+TEST_F(TrainTool, TheLogGoesToFilesOfAFolder) {
+  const std::string logs = folder_ + "/logs", file = solver("logged", "max_iter: 1");
+  EXPECT_EQ(train(file, {"--log_dir=" + logs}).code, 2) << "there is no such folder";
+  std::filesystem::create_directory(logs);
+  const Ran ran = train(file, {"--log_dir=" + logs});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_HAS(ran.err, "Optimization Done.");
+  std::string written;
+  for (const auto& entry : std::filesystem::directory_iterator(logs))
+    if (entry.path().filename().string().find(".INFO.") != std::string::npos)
+      written = or_throw(read_file(entry.path().string()));
+  EXPECT_HAS(written, "Optimization Done.");
 }
 
 // Returns the names of the flags that a text of --help lists.

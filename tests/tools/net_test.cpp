@@ -6,6 +6,7 @@
 #include "shoal/base/file.h"
 #include "shoal/data/record.h"
 #include "shoal/ops/gpu.h"
+#include "shoal/proto/io.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
@@ -119,8 +120,11 @@ TEST_F(TrainTool, ANetIsSummedUpAndDrawn) {
   // 5 images x 6 outputs x 3 x 3 places x 2 channels x 3 x 3 taps; 5 x 54 x 7; 5 x 6 x 2 x 9 x 4
   for (const char* words :
        {"conv   Convolution, 6 of 3 x 3, stride 2, pad 1, group 2  5 x 6 x 3 x 3 ",
-        " 114          4,860\n", " 385          1,890\n", " of left and 0          1,890\n",
-        " 48          2,160\n", "params: 547 numbers, ",
+        "  270            114    2.37          4,860\n",
+        "   35            385  0.0909          1,890\n",
+        "   35  of left and 0       -          1,890\n",
+        "  360             48     7.5          2,160\n", "|D|", "params |W|",
+        "D/W: 2,140 numbers of tops, 547 of params, 3.91\n", "params: 547 numbers, ",
         "multiply-adds of a forward pass: 10,800, 2,160 for each of 5 items\n"})
     EXPECT_HAS(table.out, words);
   const std::string out = folder_ + "/towers.dot";

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "shoal/base/file.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"

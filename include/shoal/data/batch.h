@@ -2,6 +2,7 @@
 // that a net can use them where they are.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,8 @@ class Sample {
  public:
   float label = 0;
   std::string name;  // "K"
+  // True boxes in the picture: group_label, instance_id, xmin, ymin, xmax, ymax, difficult.
+  std::vector<std::array<float, 7>> boxes;
 
   const ImageSize& size() const { return size_; }
   bool in_bytes() const { return in_bytes_; }

@@ -32,13 +32,20 @@ struct ImagePart {
 
 enum class Colour { kAsStored, kColour, kGrey };
 
+// Returns whether the bytes of a JPEG or PNG file end before the picture does.
+bool is_cut_short(std::string_view bytes);
+
 // Decodes the picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was
-// wrong, not where the bytes came from.
+// wrong, not where the bytes came from. No picture is turned by its EXIF data.
 Result<Image> decode_image(std::string_view bytes, Colour colour);
+
+// Says what becomes of a picture whose file is cut short.
+enum class CutShort { kWarn, kRefuse };
 
 // Reads the picture in a file, resized (bilinear) if height and width are not 0. Errors (kData)
 // name the file.
-Result<Image> read_image(const std::string& path, Colour colour, int height, int width);
+Result<Image> read_image(const std::string& path, Colour colour, int height, int width,
+                         CutShort cut = CutShort::kWarn);
 
 // Returns a part of `image`, which lies within it, resized (bilinear).
 Image resize_part(const Image& image, const ImagePart& part, int height, int width);

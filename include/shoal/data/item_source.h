@@ -51,6 +51,8 @@ enum class OnBadRecord {
   kReplace,  // the next good record is used here too
 };
 
+// Returns the error of a record whose size is not that of its batch, with what mends it.
+Error misfit(const ImageSize& size, const ImageSize& wanted);
 // Returns the kind of item n, or of the first good one after it unless `on_bad` is kStop. Layers
 // that must know their shapes before they start call it.
 Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);

@@ -16,12 +16,25 @@
 
 namespace shoal {
 
+class AnnotatedDataParameter;
+
 // Records in the order of `sequence`, round and round; a set that ends inside a batch starts again
 // there. Logs one warning if a batch of `batch_size` is larger than the set. With shuffling, finds
 // where all records are first: hence the Result.
 Result<std::unique_ptr<ItemSource>> record_items(std::unique_ptr<RecordSource> source,
                                                  const SequenceOptions& sequence,
                                                  Transform transform, int batch_size);
+
+// The same of AnnotatedDatum: pictures with true boxes, which become those of the samples. Each is
+// changed as `param`, of which `transform` was made, and the samplers say, in this order: distort,
+// expand, one of the parts that the samplers find, resize, noise, crop, mirror; boxes go with it,
+// and those that are left at no place end there. Random numbers are the item's own. Errors
+// (kConfig): of the fields.
+Result<std::unique_ptr<ItemSource>> annotated_items(std::unique_ptr<RecordSource> source,
+                                                    const SequenceOptions& sequence,
+                                                    Transform transform, int batch_size,
+                                                    const TransformationParameter& param,
+                                                    const AnnotatedDataParameter& annotated);
 
 struct ImageItemsOptions {
   std::string list;  // its path

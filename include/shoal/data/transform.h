@@ -36,16 +36,20 @@ struct DatumPixels {
 // Errors (kData): sizes below 1, data that do not fill them, nothing at all, an encoded picture
 // that cannot be decoded.
 Result<DatumPixels> pixels_of(const Datum& datum, Colour colour);
+// Returns why the bytes from which `datum` was parsed are no Datum though they could be parsed, or
+// "": they are records of another fork.
+std::string why_no_datum(const Datum& datum);
 
 // Pure but for the mean file, which is read when it is made; any number of threads may use one.
-//   crop      anywhere in training, else the middle, offset (size - crop) / 2 rounded down
-//   mirror    left and right swapped by a coin, in both phases
-//   mean      of a file, looked up where the pixel was before the crop and the mirror, or one
-//   value, or one a channel
+//   crop      crop_size, or crop_h and crop_w; anywhere in training, else the middle, offset (size
+//   - crop) / 2 rounded down mirror    left and right swapped by a coin, in both phases mean of a
+//   file, looked up where the pixel was before the crop and the mirror, or one value, or one a
+//   channel
 // Source: BVLC Caffe 1.0's DataTransformer; which random numbers it draws is ours.
 class Transform {
  public:
-  // Refuses (kConfig) a mean file together with mean values, and force_color with force_gray;
+  // Refuses (kConfig) a mean file together with mean values, force_color with force_gray, and
+  // crop_size with crop_h and crop_w, or one of these alone;
   // (kData) a mean file that is missing or no BlobProto.
   static Result<Transform> create(const TransformationParameter& param, bool training);
 
@@ -70,10 +74,12 @@ class Transform {
   float scale() const { return scale_; }
   // Returns what is subtracted: one number, one a channel, or those of the mean file (C, H, W).
   Tensor mean() const;
-  const std::string& mean_path() const { return mean_path_; }  // "": of no file
+  const std::string& mean_path() const { return mean_path_; }             // "": of no file
+  const std::vector<float>& mean_values() const { return mean_values_; }  // none: of a file, or 0
 
  private:
   Transform() = default;
+  Status set_crop(const TransformationParameter& param);
   void write(const Pixels& pixels, int top, int left, const ImageCrop& crop, const ImageSize& size,
              std::span<float> out) const;
   const float* mean_row(int channel, int row) const {  // of the mean file
@@ -81,7 +87,7 @@ class Transform {
   }
   float scale_ = 1;
   bool mirror_ = false, training_ = false;
-  int crop_ = 0;
+  int crop_height_ = 0, crop_width_ = 0;  // 0: no crop
   Colour colour_ = Colour::kAsStored;
   std::string mean_path_;
   ImageSize mean_size_;

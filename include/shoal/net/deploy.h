@@ -31,8 +31,12 @@ struct DeployOptions {
 //   means, or `shape`
 // - SoftmaxWithLoss, InfogainLoss: Softmax with top "prob", unless the net has one of that bottom
 // - SigmoidCrossEntropyLoss: Sigmoid, likewise
-// - other losses, Accuracy, Silence, auxiliary heads, and what leads to these alone: left out
-// Throws ConfigError if the size of an input is unknown.
+// - other losses: the bottoms that layers which learn lead to
+// - tops that no layer takes, or that Accuracy, Silence or HDF5Output alone take: kept
+// - Accuracy, Silence, a loss with the label of another that weighs more, and what leads to these
+//   alone: left out
+// Throws ConfigError if the size of an input is unknown, if a layer's bottom is made in another
+// phase or stage alone, for a misspelt stage, or if nothing is left.
 NetParameter deploy_net(const NetParameter& net, const DeployOptions& options);
 
 // Returns the text of such a net. Throws ConfigError for pooling that rounds down if `floor` says

@@ -180,6 +180,7 @@ class Net {
   Status size_tops(int layer);
   Status follow_inputs();
   Status failure_of(int layer);
+  std::string record_behind(const Blob& blob, int layer, std::int64_t item) const;
   // Returns the sentence with the user's names for blobs, 'label', where it has those of inserted
   // splits, 'label_data_1_split_0'.
   std::string with_own_names(std::string sentence) const;

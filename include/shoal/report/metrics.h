@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,31 @@ struct ScoreMetrics {
   int net = 0;             // of a test: which
   double loss = 0;
   std::vector<std::pair<std::string, double>> outputs{};  // by name
+  struct Presence {
+    std::uint32_t alive = 0, taking_part = 0;  // processes; workers
+    std::int64_t committed = 0;                // steps of all workers that are in the params
+  };
+  std::optional<Presence> presence{};  // in a job
+};
+
+// The loss of a process that the others went on without.
+struct FaultMetrics {
+  std::int64_t clock = 0;  // iterations done when this was written
+  double time = 0;         // when the process was heard last, as in ClockMetrics
+  std::uint32_t number = 0, rank = 0;
+  std::string host{}, why{};
+  std::optional<double> stopped{};  // seconds without progress; none: the job ended before
+  std::optional<double> back{};     // seconds until another began in its place; none: no other did
+  std::int64_t steps = 0;           // that were computed, and lost
+};
+
+// The compute of a job that has ended, in steps of all workers.
+struct UsefulMetrics {
+  std::int64_t clock = 0;  // iterations done
+  double time = 0;
+  std::int64_t in_params = 0, computed = 0;
+  double possible = 0;       // had nothing failed
+  std::uint32_t losses = 0;  // of processes
 };
 
 // Says that the clocks from here on are of another scheme than those before.
@@ -100,6 +126,8 @@ class MetricsWriter {
   Status add(const ClockMetrics& clock);
   Status add(const ScoreMetrics& score);
   Status add(const PhaseMetrics& phase);
+  Status add(const FaultMetrics& fault);
+  Status add(const UsefulMetrics& useful);
 
  private:
   Status write(const std::string& line);
@@ -116,5 +144,7 @@ std::string line_of(const RunMetrics& run);
 std::string line_of(const ClockMetrics& clock);
 std::string line_of(const ScoreMetrics& score);
 std::string line_of(const PhaseMetrics& phase);
+std::string line_of(const FaultMetrics& fault);
+std::string line_of(const UsefulMetrics& useful);
 
 }  // namespace shoal

@@ -53,6 +53,7 @@ std::span<std::uint8_t> Sample::resize(const ImageSize& size, const ImageCrop& c
 void Sample::copy_from(const Sample& other) {
   label = other.label;
   name = other.name;
+  boxes = other.boxes;
   crop_ = other.crop_;
   place(other.size_, other.in_bytes_);
   std::ranges::copy(other.data_, data_.begin());

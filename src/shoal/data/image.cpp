@@ -1,6 +1,7 @@
 // Reads, resizes, decodes and encodes pictures with OpenCV.
 #include "shoal/data/image.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -10,16 +11,53 @@
 #include <opencv2/imgproc.hpp>
 
 #include "shoal/base/file.h"
+#include "shoal/base/log.h"
 
 namespace shoal {
 namespace {
 
 // Larger pictures are taken for damaged headers: decoding would ask for gigabytes.
 constexpr std::int64_t kMaxPixels = std::int64_t{1} << 28;
+constexpr const char* kCutShort =
+    "is cut short: its file ends before the picture does, and what is missing would be grey";
 
+// No mode turns pictures by their EXIF data: BVLC Caffe, built with OpenCV 2.4, turned none, and a
+// database keeps pictures as they are stored.
 int read_mode(Colour colour) {
-  if (colour == Colour::kColour) return cv::IMREAD_COLOR;
-  return colour == Colour::kGrey ? cv::IMREAD_GRAYSCALE : cv::IMREAD_UNCHANGED;
+  if (colour == Colour::kAsStored) return cv::IMREAD_UNCHANGED;
+  return (colour == Colour::kColour ? cv::IMREAD_COLOR : cv::IMREAD_GRAYSCALE) |
+         cv::IMREAD_IGNORE_ORIENTATION;
+}
+
+// Returns where the marker stands that ends a scan whose bytes begin at `at`.
+std::size_t end_of_scan(std::string_view jpeg, std::size_t at) {
+  for (; (at = jpeg.find('\xff', at)) != std::string_view::npos; ++at) {
+    if (at + 1 >= jpeg.size()) return std::string_view::npos;
+    const auto code = static_cast<unsigned char>(jpeg[at + 1]);
+    const bool within = code == 0 || code == 0xff || (code >= 0xd0 && code <= 0xd7);
+    if (!within) return at;
+  }
+  return at;
+}
+
+// Walks over the segments of a JPEG file. Returns whether the bytes end before its end marker.
+bool is_cut_jpeg(std::string_view jpeg) {
+  std::size_t at = 2;
+  while (at + 4 <= jpeg.size()) {
+    if (jpeg[at] != '\xff') return false;  // no segment: not for us to judge
+    const auto code = static_cast<unsigned char>(jpeg[at + 1]);
+    if (code == 0xd9) return false;
+    if (code == 0xff || (code >= 0xd0 && code <= 0xd8) || code == 1) {
+      at += code == 0xff ? 1 : 2;
+      continue;
+    }
+    const auto high = static_cast<unsigned char>(jpeg[at + 2]),
+               low = static_cast<unsigned char>(jpeg[at + 3]);
+    at += 2 + (std::size_t{high} << 8 | low);
+    if (code == 0xda) at = end_of_scan(jpeg, at);
+    if (at == std::string_view::npos) return true;
+  }
+  return jpeg.substr(std::min(at, jpeg.size())) != "\xff\xd9";
 }
 
 Error bad(const std::string& what) { return Error{Code::kData, what}; }
@@ -64,6 +102,13 @@ Image to_image(const cv::Mat& picture) {
 
 }  // namespace
 
+bool is_cut_short(std::string_view bytes) {
+  constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n";
+  if (bytes.starts_with("\xff\xd8\xff")) return is_cut_jpeg(bytes);
+  if (bytes.starts_with(kPng)) return bytes.find("IEND") == std::string_view::npos;
+  return false;
+}
+
 std::string to_string(const ImageSize& size) {
   return str(size.channels, " x ", size.height, " x ", size.width);
 }
@@ -74,11 +119,16 @@ Result<Image> decode_image(std::string_view bytes, Colour colour) {
   return to_image(picture.value());
 }
 
-Result<Image> read_image(const std::string& path, Colour colour, int height, int width) {
+Result<Image> read_image(const std::string& path, Colour colour, int height, int width,
+                         CutShort cut) {
   Result<std::string> bytes = read_file(path, Code::kData);
   if (!bytes.ok()) return bytes.error();
   Result<cv::Mat> picture = decode(bytes.value(), colour);
   if (!picture.ok()) return bad(str("the image ", path, " ", picture.error().message));
+  if (is_cut_short(bytes.value())) {
+    if (cut == CutShort::kRefuse) return bad(str("the image ", path, " ", kCutShort));
+    LOG(WARNING) << "the image " << path << " " << kCutShort;
+  }
   if (height == 0 || width == 0) return to_image(picture.value());
   return to_image(resized(picture.value(), height, width));
 }

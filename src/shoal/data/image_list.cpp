@@ -5,10 +5,26 @@
 #include <string_view>
 
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/data/backends.h"
 
 namespace shoal {
 namespace {
+
+bool is_number(std::string_view word) {
+  double value = 0;
+  const auto [end, bad] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return bad == std::errc() && end == word.data() + word.size();
+}
+
+// Returns whether what should be a path is "a.png 0": a file with an ending, then a number. Paths
+// may have blanks in them, as "no 7.png" does.
+bool looks_like_labels(std::string_view name) {
+  const std::size_t blank = name.find_last_of(" \t");
+  if (blank == std::string_view::npos || !is_number(name.substr(blank + 1))) return false;
+  const std::string_view first = name.substr(0, name.find_first_of(" \t"));
+  return first.find('.') != std::string_view::npos;
+}
 
 Result<ListedImage> parse(std::string_view line, const std::string& path, std::uint64_t number) {
   const auto error = [&](const std::string& what) {
@@ -22,6 +38,10 @@ Result<ListedImage> parse(std::string_view line, const std::string& path, std::u
   const std::string_view name = line.substr(0, line.find_last_not_of(" \t", blank) + 1),
                          digits = line.substr(blank + 1);
   if (name.empty()) return error("no path");
+  if (looks_like_labels(name))
+    return error(
+        "more than one number follows the path, and a record has one label; several go into an "
+        "HDF5 file, which HDF5Data reads");
   ListedImage image{std::string(name), 0, number};
   const auto [end, bad] =
       std::from_chars(digits.data(), digits.data() + digits.size(), image.label);
@@ -35,7 +55,7 @@ Result<ListedImage> parse(std::string_view line, const std::string& path, std::u
 Result<std::vector<ListedImage>> read_image_list(const std::string& path) {
   const std::string hint = kind_hint(path);
   if (!hint.empty()) return Error{Code::kData, str(path, " is no list of images", hint)};
-  Result<std::string> text = read_file(path, Code::kData);
+  Result<std::string> text = read_list(path, Code::kData);
   if (!text.ok()) return text.error();
   std::vector<ListedImage> images;
   std::string_view rest = text.value();

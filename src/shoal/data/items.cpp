@@ -1,10 +1,10 @@
 // Implements the items that data layers read: records and listed pictures.
 #include "shoal/data/items.h"
 
-#include <limits>
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/data/record_items.h"
 #include "shoal/proto/blob.pb.h"
 
 namespace shoal {
@@ -19,8 +19,10 @@ void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_siz
                  << " records: each batch holds some of them more than once";
 }
 
-Status apply(const Transform& transform, const Pixels& pixels,
-             const std::array<std::uint32_t, 4>& random, Sample& sample) {
+}  // namespace
+
+Status put_pixels(const Transform& transform, const Pixels& pixels,
+                  const std::array<std::uint32_t, 4>& random, Sample& sample) {
   Result<ImageSize> size = transform.output_size(pixels.size);
   if (!size.ok()) return size.error();
   if (!sample.wants_bytes() || !pixels.in_bytes()) {
@@ -32,40 +34,16 @@ Status apply(const Transform& transform, const Pixels& pixels,
   return {};
 }
 
-void apply(const Transform& transform, const Sample& in_bytes, std::span<float> numbers) {
-  transform.apply(in_bytes.bytes(), in_bytes.size(), in_bytes.crop(), numbers);
+RecordItems::RecordItems(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence,
+                         Transform transform, int batch_size)
+    : source_(std::move(source)),
+      sequence_(sequence),
+      transform_(std::move(transform)),
+      batch_size_(batch_size) {}
+
+void RecordItems::make_numbers(const Sample& in_bytes, std::span<float> numbers) const {
+  transform_.apply(in_bytes.bytes(), in_bytes.size(), in_bytes.crop(), numbers);
 }
-
-class RecordItems final : public ItemSource {
- public:
-  RecordItems(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence,
-              Transform transform, int batch_size)
-      : source_(std::move(source)),
-        sequence_(sequence),
-        transform_(std::move(transform)),
-        batch_size_(batch_size) {}
-  Status start();
-  const std::string& path() const override { return source_->path(); }
-  Status read(Item& item) override;
-  Result<ItemKind> kind(const Item& item) const override;
-  Status make(const Item& item, Sample& sample) const override;
-  void make_numbers(const Sample& in_bytes, std::span<float> numbers) const override {
-    apply(transform_, in_bytes, numbers);
-  }
-
- private:
-  static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
-  std::unique_ptr<RecordSource> source_;
-  Sequence sequence_;
-  Transform transform_;
-  int batch_size_;
-  bool leaps() const { return sequence_.shuffles() || sequence_.step() > 1; }
-  std::uint64_t count_ = 0;        // known if it leaps
-  std::uint64_t next_ = kNowhere;  // the position that the source's cursor stands for
-  std::uint64_t in_set_ = 0;       // records read since the set last started at its first one
-  bool whole_ = false;             // in_set_ counts from there
-  bool warned_ = false;
-};
 
 Status RecordItems::start() {
   if (!leaps()) return {};
@@ -111,7 +89,13 @@ Result<ItemKind> RecordItems::kind(const Item& item) const {
   if (transform_.colour() != Colour::kAsStored && !datum.encoded())
     LOG(WARNING) << path()
                  << ": force_color and force_gray work on encoded records only; these are not";
-  Result<ImageSize> size = transform_.output_size(pixels.value().pixels.size);
+  const ImageSize& stored = pixels.value().pixels.size;
+  if ((stored.width == 3 || stored.width == 1) && stored.channels > 4 && stored.height > 4)
+    LOG(WARNING) << path() << ": the record " << item.name << " has " << stored.channels
+                 << " channels of " << stored.height << " x " << stored.width
+                 << ". Was it written as height x width x channels? A Datum holds channels x "
+                 << "height x width";
+  Result<ImageSize> size = transform_.output_size(stored);
   if (!size.ok()) return size.error();
   return ItemKind{size.value(), datum.encoded(), pixels.value().pixels.in_bytes()};
 }
@@ -122,8 +106,10 @@ Status RecordItems::make(const Item& item, Sample& sample) const {
   Result<DatumPixels> pixels = pixels_of(datum, transform_.colour());
   if (!pixels.ok()) return pixels.error();
   sample.label = static_cast<float>(datum.label());
-  return apply(transform_, pixels.value().pixels, sequence_.random(item.n), sample);
+  return put_pixels(transform_, pixels.value().pixels, sequence_.random(item.n), sample);
 }
+
+namespace {
 
 class ImageItems final : public ItemSource {
  public:
@@ -152,10 +138,10 @@ class ImageItems final : public ItemSource {
     Result<Image> image = load(item);
     if (!image.ok()) return image.error();
     sample.label = static_cast<float>(images_[item.index].label);
-    return apply(transform_, pixels_of(image.value()), sequence_.random(item.n), sample);
+    return put_pixels(transform_, pixels_of(image.value()), sequence_.random(item.n), sample);
   }
   void make_numbers(const Sample& in_bytes, std::span<float> numbers) const override {
-    apply(transform_, in_bytes, numbers);
+    transform_.apply(in_bytes.bytes(), in_bytes.size(), in_bytes.crop(), numbers);
   }
 
  private:

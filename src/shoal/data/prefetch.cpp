@@ -22,12 +22,6 @@ constexpr std::chrono::milliseconds kTick{1000};
 constexpr int kItemsAtOnce = 8;
 constexpr std::uint64_t kBadLogged = 20;
 
-Error misfit(const ImageSize& size, const ImageSize& wanted) {
-  return Error{Code::kData, str("is ", to_string(size), " where ", to_string(wanted),
-                                " is wanted, the size of its batch: all records of a batch must "
-                                "agree; resize them or set crop_size")};
-}
-
 // Returns what work() returns, or else that its memory ran out: no exception may leave a thread.
 template <class Work>
 Status within_memory(const ItemSource& source, std::size_t records, Work work) {

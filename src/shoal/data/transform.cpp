@@ -1,6 +1,8 @@
 // Implements the transformation of pixels: crop, mirror, mean and scale.
 #include "shoal/data/transform.h"
 
+#include <google/protobuf/unknown_field_set.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -60,6 +62,18 @@ Pixels pixels_of(const Image& image) {
   return {image.size, true, std::span<const std::uint8_t>(image.pixels)};
 }
 
+// An AnnotatedDatum holds a Datum as its field 1, which in a Datum is the number of channels.
+std::string why_no_datum(const Datum& datum) {
+  if (datum.has_channels()) return "";
+  const google::protobuf::UnknownFieldSet& unknown = datum.GetReflection()->GetUnknownFields(datum);
+  constexpr auto kBytes = google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
+  for (int i = 0; i < unknown.field_count(); ++i)
+    if (unknown.field(i).number() == 1 && unknown.field(i).type() == kBytes)
+      return "is an AnnotatedDatum of the SSD fork, a Datum with boxes: AnnotatedData reads such "
+             "records, and this reads plain Datums";
+  return "";
+}
+
 Result<DatumPixels> pixels_of(const Datum& datum, Colour colour) {
   DatumPixels result;
   if (datum.encoded()) {
@@ -70,8 +84,12 @@ Result<DatumPixels> pixels_of(const Datum& datum, Colour colour) {
     return result;
   }
   const ImageSize size{datum.channels(), datum.height(), datum.width()};
-  if (size.channels < 1 || size.height < 1 || size.width < 1)
-    return Error{Code::kData, str("is no Datum with a size: it says ", to_string(size))};
+  if (size.channels < 1 || size.height < 1 || size.width < 1) {
+    const std::string foreign = why_no_datum(datum);
+    return Error{Code::kData, foreign.empty()
+                                  ? str("is no Datum with a size: it says ", to_string(size))
+                                  : foreign};
+  }
   const bool floats = datum.data().empty();
   const std::int64_t held =
       floats ? datum.float_data_size() : static_cast<std::int64_t>(datum.data().size());
@@ -128,9 +146,7 @@ Result<Transform> Transform::create(const TransformationParameter& param, bool t
   made.mirror_ = param.mirror();
   made.training_ = training;
   made.mean_values_.assign(param.mean_value().begin(), param.mean_value().end());
-  if (param.crop_size() > 1u << 20)
-    return Error{Code::kConfig, str("crop_size ", param.crop_size(), " is larger than any image")};
-  made.crop_ = static_cast<int>(param.crop_size());
+  if (Status crop = made.set_crop(param); !crop.ok()) return crop.error();
   if (param.force_color() && param.force_gray())
     return Error{Code::kConfig, "force_color and force_gray are both set; choose one"};
   if (param.force_color()) made.colour_ = Colour::kColour;
@@ -146,6 +162,24 @@ Result<Transform> Transform::create(const TransformationParameter& param, bool t
   return made;
 }
 
+Status Transform::set_crop(const TransformationParameter& param) {
+  constexpr std::uint32_t kLargest = 1u << 20;
+  const bool square = param.crop_size() > 0;
+  const bool sides = param.crop_h() > 0 || param.crop_w() > 0;
+  if (square && sides)
+    return Error{Code::kConfig, "crop_size and crop_h or crop_w are both set; choose one"};
+  if ((param.crop_h() > 0) != (param.crop_w() > 0))
+    return Error{Code::kConfig, "one of crop_h and crop_w is set; a crop needs both"};
+  const std::uint32_t height = square ? param.crop_size() : param.crop_h(),
+                      width = square ? param.crop_size() : param.crop_w();
+  if (height > kLargest || width > kLargest)
+    return Error{Code::kConfig, str(square ? "crop_size " : "crop_h or crop_w ",
+                                    std::max(height, width), " is larger than any image")};
+  crop_height_ = static_cast<int>(height);
+  crop_width_ = static_cast<int>(width);
+  return {};
+}
+
 Result<ImageSize> Transform::output_size(const ImageSize& input) const {
   if (!mean_.empty() && mean_size_ != input)
     return Error{Code::kData, str("is ", to_string(input), "; the mean file ", mean_path_, " is ",
@@ -155,15 +189,19 @@ Result<ImageSize> Transform::output_size(const ImageSize& input) const {
   if (values > 1 && values != input.channels)
     return Error{Code::kData, str("has ", input.channels, " channels; mean_value is given ", values,
                                   " times: give one, or one a channel")};
-  if (crop_ == 0) return input;
-  if (crop_ > input.height || crop_ > input.width)
-    return Error{Code::kData, str("is ", to_string(input), ", smaller than crop_size ", crop_)};
-  return ImageSize{input.channels, crop_, crop_};
+  if (crop_height_ == 0) return input;
+  if (crop_height_ > input.height || crop_width_ > input.width)
+    return Error{Code::kData,
+                 crop_height_ == crop_width_
+                     ? str("is ", to_string(input), ", smaller than crop_size ", crop_height_)
+                     : str("is ", to_string(input), ", smaller than a crop of ", crop_height_,
+                           " x ", crop_width_)};
+  return ImageSize{input.channels, crop_height_, crop_width_};
 }
 
 ImageCrop Transform::crop(const Pixels& pixels, const std::array<std::uint32_t, 4>& random) const {
-  const int spare_rows = crop_ ? pixels.size.height - crop_ : 0,
-            spare_columns = crop_ ? pixels.size.width - crop_ : 0;
+  const int spare_rows = crop_height_ ? pixels.size.height - crop_height_ : 0,
+            spare_columns = crop_width_ ? pixels.size.width - crop_width_ : 0;
   ImageCrop crop;
   crop.top = training_ ? below(random[0], spare_rows + 1) : spare_rows / 2;
   crop.left = training_ ? below(random[1], spare_columns + 1) : spare_columns / 2;
@@ -176,7 +214,8 @@ void Transform::cut(const Pixels& pixels, const ImageCrop& crop,
                     std::span<std::uint8_t> out) const {
   CHECK(pixels.in_bytes());
   const ImageSize& size = pixels.size;
-  const int height = crop_ ? crop_ : size.height, width = crop_ ? crop_ : size.width;
+  const int height = crop_height_ ? crop_height_ : size.height,
+            width = crop_width_ ? crop_width_ : size.width;
   CHECK(static_cast<std::int64_t>(out.size()) == std::int64_t{size.channels} * height * width)
       << out.size() << " for " << to_string(size);
   // A row of all channels is one piece if pixels lie side by side.
@@ -195,7 +234,7 @@ void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& 
                       std::span<float> out) const {
   const ImageCrop place = crop(pixels, random);
   ImageSize size = pixels.size;
-  if (crop_) size.height = size.width = crop_;
+  if (crop_height_) size = {size.channels, crop_height_, crop_width_};
   write(pixels, place.top, place.left, place, size, out);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/data/backends.h"
 
 namespace shoal {
@@ -183,7 +184,7 @@ class WindowReader {
 Result<WindowFile> read_window_file(const std::string& path, const WindowThresholds& thresholds) {
   const std::string hint = kind_hint(path);
   if (!hint.empty()) return Error{Code::kData, str(path, " is no window file", hint)};
-  Result<std::string> text = read_file(path, Code::kData);
+  Result<std::string> text = read_list(path, Code::kData);
   if (!text.ok()) return text.error();
   return WindowReader(path, text.value(), thresholds).read();
 }

@@ -38,11 +38,11 @@ class Accuracy final : public Layer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1])) return;
+    if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1], &warned_)) return;
     std::vector<std::int64_t> right(static_cast<std::size_t>(desc_.classes)), seen(right.size());
     const std::span<const float> labels = bottoms[1]->data.host(), scores = bottoms[0]->data.host();
     for (std::int64_t item = 0; item < desc_.items(); ++item) {
-      const float label = labels[static_cast<std::size_t>(item)];
+      const float label = std::trunc(labels[static_cast<std::size_t>(item)]);
       if (desc_.ignore && label == static_cast<float>(*desc_.ignore)) continue;
       const auto c = static_cast<std::size_t>(label);
       ++seen[c];
@@ -78,6 +78,7 @@ class Accuracy final : public Layer {
   }
 
   ops::ClassDesc desc_;
+  bool warned_ = false;  // of labels that are no whole numbers
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "shoal/base/log.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
@@ -11,13 +12,15 @@ namespace shoal {
 namespace {
 
 // (x - mean) / sqrt(variance + eps) by channel, with the batch's own statistics or, if
-// use_global_stats (unset: in phase TEST), with running ones. No scale and shift: Scale does that.
+// use_global_stats (unset: in phase TEST), with running ones. Scale does a scale and a shift, but
+// with scale_bias (NVIDIA's fork) or use_weight_bias (Intel's) the layer has them itself.
 //   bottom[0], top[0] (N, C, S...); one axis counts as one channel. In place works.
 //   params: running sums of mean (C) and variance (C), and how much the sums hold (1); the
-//   statistics are sums / factor, 0 if it is 0.
+//   statistics are sums / factor, 0 if it is 0. With a scale of its own two more: scale (C) and
+//   shift (C), which Intel's bias_term: false leaves out.
 // Each forward with batch statistics: factor = factor f + 1, sum = sum f + the batch's value, the
-// variance's times m / (m - 1) with m = N S; f is moving_average_fraction. The params
-// are not learned: their gradients are left alone. Source: Caffe's BatchNormLayer.
+// variance's times m / (m - 1) with m = N S; f is moving_average_fraction. These
+// params are not learned: their gradients are left alone. Source: Caffe's BatchNormLayer.
 //
 // Does the work of the Scale behind it, and of the ReLU behind that, in the same passes over
 // memory.
@@ -25,7 +28,7 @@ class BatchNorm final : public Layer {
  public:
   using Layer::Layer;
   bool can_be_in_place() const override { return true; }
-  float default_lr_mult(int) const override { return 0; }
+  float default_lr_mult(int of) const override { return of < kSums ? 0 : 1; }
   Reads reads() const override {
     return {.bottom_data = !global_ && !in_place_, .top_data = false};
   }
@@ -34,18 +37,19 @@ class BatchNorm final : public Layer {
   Replays replays() const override { return {.forward = !global_}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
-  void setup(Context&, Bottoms bottoms, Tops tops) override {
+  void setup(Context& ctx, Bottoms bottoms, Tops tops) override {
     const BatchNormParameter& norm = param().batch_norm_param();
     global_ = norm.has_use_global_stats() ? norm.use_global_stats() : !training();
     in_place_ = bottoms[0] == tops[0];
-    for (const ParamSpec& spec : param().param())
-      if (spec.has_lr_mult() && spec.lr_mult() != 0)
-        throw config_error(param(), "param { lr_mult: ", spec.lr_mult(),
+    for (int i = 0; i < std::min(param().param_size(), kSums); ++i)
+      if (param().param(i).has_lr_mult() && param().param(i).lr_mult() != 0)
+        throw config_error(param(), "param { lr_mult: ", param().param(i).lr_mult(),
                            " }: the running statistics are not learned; give 0 or nothing");
     channels_ = channels_of(bottoms[0]->shape());
     add_constant_param(Shape{channels_}, 0);
     add_constant_param(Shape{channels_}, 0);
     add_constant_param(Shape{1}, 0);
+    add_scale(ctx);
     mean_.reshape(Shape{channels_});
     variance_.reshape(Shape{channels_});
   }
@@ -133,19 +137,50 @@ class BatchNorm final : public Layer {
   // Returns whether backward needs the normalized numbers from memory of the layer's own: where the
   // top took the bottom's place, or the bottom is not kept.
   bool keeps() const { return global_ ? scale_ != nullptr && training() : in_place_; }
-  const Tensor* scale_param(std::size_t i) const {
-    return scale_ != nullptr && i < scale_->params().size() ? &scale_->params()[i]->data : nullptr;
+  // The factor, 0, or the shift, 1, of the Scale whose work this layer does, or of this layer.
+  const Blob* scale_blob(int i) const {
+    const std::size_t at = static_cast<std::size_t>(first_ + i);
+    return scale_ != nullptr && at < scale_->params().size() ? scale_->params()[at].get() : nullptr;
+  }
+  const Tensor* scale_param(int i) const {
+    const Blob* const blob = scale_blob(i);
+    return blob != nullptr ? &blob->data : nullptr;
   }
   ops::SumInto scale_gradient(int i) const {
-    if (scale_param(static_cast<std::size_t>(i)) == nullptr || !scale_->param_propagates(i))
-      return {};
-    return {&scale_->params()[static_cast<std::size_t>(i)]->grad, true};
+    if (scale_blob(i) == nullptr || !scale_->param_propagates(first_ + i)) return {};
+    return {&scale_->params()[static_cast<std::size_t>(first_ + i)]->grad, true};
   }
+
+  void add_scale(Context& ctx) {
+    const BatchNormParameter& norm = param().batch_norm_param();
+    // In Intel's fork use_weight_bias is true unless the file says no, but its files have a Scale
+    // behind the layer, which that program joins with it.
+    const bool intels = norm.use_weight_bias();
+    if (!norm.scale_bias() && !intels) {
+      if (norm.has_scale_filler() || norm.has_filler() || norm.has_bias_filler())
+        LOG(WARNING) << layer_place(param())
+                     << ": the fillers of batch_norm_param have no effect without scale_bias: true "
+                        "(NVIDIA's fork) or use_weight_bias: true (Intel's)";
+      return;
+    }
+    FillerParameter one;
+    one.set_value(1);
+    const FillerParameter& filler = norm.has_scale_filler() ? norm.scale_filler()
+                                    : norm.has_filler()     ? norm.filler()
+                                                            : one;
+    add_param(ctx, Shape{channels_}, filler);
+    if (!intels || norm.bias_term()) add_param(ctx, Shape{channels_}, norm.bias_filler());
+    scale_ = this;
+    first_ = kSums;
+  }
+
+  static constexpr int kSums = 3;  // params that are no scale
 
   bool global_ = false, in_place_ = false;
   // Layers whose work this one does.
-  const Layer* scale_ = nullptr;
-  std::optional<float> slope_;  // of a ReLU
+  const Layer* scale_ = nullptr;  // this layer, where it has a scale of its own
+  int first_ = 0;                 // param of the scale
+  std::optional<float> slope_;    // of a ReLU
   std::int64_t channels_ = 0;
   Tensor mean_, variance_;  // those that the last forward used
   Tensor kept_;             // normalized numbers

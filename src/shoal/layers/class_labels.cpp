@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "shoal/base/log.h"
 #include "shoal/proto/config_error.h"
 
 namespace shoal {
@@ -21,6 +22,15 @@ std::string likely_cause(const ops::ClassDesc& desc, const Blob& scores, const B
       labels.shape()[0] != scores.shape()[0])
     return "their batches differ in size";
   return "one label an item is needed";
+}
+
+// Returns why a label may be no class, with what to do about it.
+std::string cause_of(float label, const ops::ClassDesc& desc) {
+  const bool mark = label == 255 || label == -1;  // in wide use for what counts nothing
+  if (mark && !desc.ignore)
+    return str("; if ", label, " marks what is to count nothing, say ignore_label: ", label,
+               " in loss_param, or in accuracy_param");
+  return label >= static_cast<float>(desc.classes) ? "; is num_output too small?" : "";
 }
 
 }  // namespace
@@ -60,23 +70,30 @@ ops::ClassDesc flat_class_desc(const LayerParameter& param, const Blob& scores,
 }
 
 std::optional<std::int64_t> count_labels(Context& ctx, const ops::ClassDesc& desc,
-                                         const Blob& scores, const Blob& labels) {
+                                         const Blob& scores, const Blob& labels, bool* warned) {
   const ops::LabelCheck check = ops::check_labels(ctx, desc, labels.data);
-  if (check.first_bad < 0) return check.counted;
+  if (check.first_bad < 0) {
+    if (check.first_cut >= 0 && warned && !*warned) {
+      *warned = true;
+      LOG(WARNING) << "label " << labels.data.host()[static_cast<std::size_t>(check.first_cut)]
+                   << " of '" << labels.name << "' is not a whole number; such labels are cut to "
+                   << "whole ones, as in BVLC Caffe";
+    }
+    return check.counted;
+  }
   const float label = labels.data.host()[static_cast<std::size_t>(check.first_bad)];
   const std::int64_t batch = labels.shape().axes() > 0 ? labels.shape()[0] : 1,
                      each = desc.items() / batch;
   const std::int64_t item = check.first_bad / each;
   const std::string where =
       str("item ", item, each > 1 ? str(", position ", check.first_bad % each) : "");
-  const bool whole = std::isfinite(label) && label == std::floor(label);
-  ctx.fail({Code::kData,
-            str("label ", label, " of '", labels.name, "' at ", where,
-                whole ? str(" is outside 0..", desc.classes - 1) : " is not a whole number",
-                " (bottom '", scores.name, "' has ", desc.classes,
-                desc.classes == 1 ? " class" : " classes",
-                label >= static_cast<float>(desc.classes) ? "; is num_output too small?)" : ")")},
-           item);
+  ctx.fail(
+      {Code::kData, str("label ", label, " of '", labels.name, "' at ", where,
+                        std::isfinite(label) ? str(" is outside 0..", desc.classes - 1)
+                                             : " is not a whole number",
+                        " (bottom '", scores.name, "' has ", desc.classes,
+                        desc.classes == 1 ? " class" : " classes", cause_of(label, desc), ")")},
+      item);
   return std::nullopt;
 }
 

@@ -17,8 +17,10 @@ ops::ClassDesc flat_class_desc(const LayerParameter& param, const Blob& scores, 
 
 // Checks all labels before they are used and returns how many count. If one is no class, notes it
 // by ctx.fail (kData), with its item (axis 0 of the labels) and what it should have been, and
-// returns nothing.
+// returns nothing. A label that is no whole number counts as what it is cut to; the first time the
+// log says so, if `warned` keeps that in mind.
 std::optional<std::int64_t> count_labels(Context& ctx, const ops::ClassDesc& desc,
-                                         const Blob& scores, const Blob& labels);
+                                         const Blob& scores, const Blob& labels,
+                                         bool* warned = nullptr);
 
 }  // namespace shoal

@@ -14,7 +14,7 @@ namespace {
 // Does the work of the ReLU behind it. In phase TEST, where no layer has a backward pass, it also
 // does that of a BatchNorm and a Scale in between, by weights that are scaled (FoldedWeights).
 // Source: Caffe's ConvolutionLayer.
-class Convolution final : public ConvolutionBase {
+class Convolution : public ConvolutionBase {
  public:
   using ConvolutionBase::ConvolutionBase;
 
@@ -75,10 +75,41 @@ class Convolution final : public ConvolutionBase {
   FoldedWeights folded_;  // with layers whose work this one does
 };
 
+// A Convolution with as many groups and outputs as the bottom has channels; the prototxt may give
+// either number, or none. Type DepthwiseConvolution computes other groups that are given, as its
+// fork does on a CPU. Throws ConfigError for another number.
+class DepthwiseConvolution final : public Convolution {
+ public:
+  using Convolution::Convolution;
+
+ private:
+  Outputs outputs_for(std::int64_t channels) const override {
+    const ConvolutionParameter& conv = param().convolution_param();
+    const auto check = [&](const char* field, bool given, std::int64_t value) {
+      if (given && value != channels)
+        throw config_error(param(), field, " is ", value, "; a ", type(),
+                           " has one group and one output for each channel of its bottom, ",
+                           channels, "; type Convolution takes other numbers");
+    };
+    const bool has_others = conv.has_group() && conv.group() != channels;
+    if (has_others && param().type() == "DepthwiseConvolution")
+      return Convolution::outputs_for(channels);
+    check("num_output", conv.has_num_output(), conv.num_output());
+    check("group", conv.has_group(), conv.group());
+    return {channels, channels};
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make_Convolution(const LayerParameter& param) {
   return std::make_unique<Convolution>(param);
+}
+std::unique_ptr<Layer> make_ConvolutionDepthwise(const LayerParameter& param) {
+  return std::make_unique<DepthwiseConvolution>(param);
+}
+std::unique_ptr<Layer> make_DepthwiseConvolution(const LayerParameter& param) {
+  return std::make_unique<DepthwiseConvolution>(param);
 }
 
 }  // namespace shoal

@@ -33,6 +33,15 @@ struct Channels {
   }
 };
 
+// The factor is param `first`, the shift the one after it, if there is one.
+void add_scale(const Layer& layer, std::size_t first, Channels& channels) {
+  const std::span<const float> factor = layer.params()[first]->data.host();
+  std::span<const float> shift;
+  if (layer.params().size() > first + 1) shift = layer.params()[first + 1]->data.host();
+  for (std::size_t k = 0; k < factor.size(); ++k)
+    channels.then(k, factor[k], shift.empty() ? 0 : shift[k]);
+}
+
 void add_batch_norm(const Layer& layer, Channels& channels) {
   const std::span<const float> mean = layer.params()[0]->data.host(),
                                variance = layer.params()[1]->data.host();
@@ -42,14 +51,7 @@ void add_batch_norm(const Layer& layer, Channels& channels) {
     const double inverse = 1 / std::sqrt(variance[k] * share + eps);
     channels.then(k, inverse, -mean[k] * share * inverse);
   }
-}
-
-void add_scale(const Layer& layer, Channels& channels) {
-  const std::span<const float> factor = layer.params()[0]->data.host();
-  std::span<const float> shift;
-  if (layer.params().size() > 1) shift = layer.params()[1]->data.host();
-  for (std::size_t k = 0; k < factor.size(); ++k)
-    channels.then(k, factor[k], shift.empty() ? 0 : shift[k]);
+  if (layer.params().size() > 3) add_scale(layer, 3, channels);
 }
 
 }  // namespace
@@ -83,7 +85,7 @@ void FoldedWeights::update(const Tensor& w, const Tensor* b) {
     if (layer->type() == "BatchNorm")
       add_batch_norm(*layer, channels);
     else
-      add_scale(*layer, channels);
+      add_scale(*layer, 0, channels);
   weight_.reshape(w.shape());
   weight_.storage()->bind(host_memory(weight_.bytes()), 0);
   bias_.reshape(Shape{outputs});

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/base/timer.h"
@@ -170,7 +171,7 @@ class HDF5Data final : public Layer {
       throw config_error(Code::kData, param(), list_,
                          " is an HDF5 file; source is a text file that names such files, one a "
                          "line");
-    const Result<std::string> text = read_file(list_, Code::kData);
+    const Result<std::string> text = shoal::read_list(list_, Code::kData);
     if (!text.ok()) throw config_error(Code::kData, param(), text.error().message);
     std::string_view rest = text.value();
     for (std::uint64_t line = 1; !rest.empty(); ++line) {

@@ -24,7 +24,7 @@ class HingeLoss final : public LossLayer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1])) return;
+    if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1], &warned_)) return;
     ops::hinge_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_, items(), tops[0]->data);
   }
 
@@ -41,6 +41,7 @@ class HingeLoss final : public LossLayer {
 
   ops::HingeNorm norm_;
   ops::ClassDesc desc_;
+  bool warned_ = false;  // of labels that are no whole numbers
 };
 
 }  // namespace

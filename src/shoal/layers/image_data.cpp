@@ -1,4 +1,5 @@
 // ImageData layer: reads batches of pictures that a text file lists.
+#include "shoal/base/beside.h"
 #include "shoal/data/items.h"
 #include "shoal/layers/prefetching.h"
 #include "shoal/proto/config_error.h"
@@ -42,6 +43,9 @@ class ImageData final : public PrefetchingLayer {
     const ImageDataParameter& data = param().image_data_param();
     Result<std::vector<ListedImage>> images = read_image_list(list);
     if (!images.ok()) throw config_error(images.error().code, param(), images.error().message);
+    if (const std::string why = lacks_slash(data.root_folder(), images.value().front().path);
+        !why.empty())
+      throw config_error(Code::kData, param(), "root_folder: ", why);
     ImageItemsOptions options;
     options.list = list;
     options.root = data.root_folder();

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "shoal/base/text.h"
 #include "shoal/layers/blob_proto.h"
 #include "shoal/layers/filler.h"
+#include "shoal/layers/known_types.h"
 #include "shoal/ops/op.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
@@ -29,40 +29,6 @@ constexpr LayerEntry kLayers[] = {
 #include "shoal/layers/layers.def"
 };
 #undef LAYER
-
-constexpr std::string_view kOnlyInCaffe[] = {"Python"};
-
-struct ForkLayer {
-  std::string_view type, family;
-};
-
-// Layers that well-known nets have and BVLC Caffe has not, so that the error can say whose they are
-// and what computes the same.
-constexpr ForkLayer kForkLayers[] = {
-    {"AnnotatedData", "the SSD fork"},
-    {"Axpy",
-     "SENet's fork; Reshape of its first bottom to two axes, Scale with axis: 0 and Eltwise "
-     "compute the same"},
-    {"BN", "SegNet's and PSPNet's forks; BatchNorm, then Scale, compute the same"},
-    {"ConvolutionDepthwise",
-     "forks; Convolution whose group is the number of channels computes the same"},
-    {"DenseImageData", "SegNet's fork"},
-    {"DepthwiseConvolution",
-     "forks; Convolution whose group is the number of channels computes the same"},
-    {"DetectionOutput", "the SSD fork"},
-    {"ImageSegData", "DeepLab's and PSPNet's forks"},
-    {"Interp",
-     "DeepLab's and PSPNet's forks; Deconvolution with a bilinear filler is BVLC's layer"},
-    {"MultiBoxLoss", "the SSD fork"},
-    {"Normalize", "the SSD fork"},
-    {"Permute", "the SSD fork"},
-    {"PriorBox", "the SSD fork"},
-    {"ROIPooling", "the Fast R-CNN fork"},
-    {"ReLU6", "forks; Clip with clip_param { min: 0 max: 6 } computes the same"},
-    {"ShuffleChannel", "ShuffleNet's fork"},
-    {"SmoothL1Loss", "the Fast R-CNN fork"},
-    {"Upsample", "SegNet's fork"},
-};
 
 }  // namespace
 
@@ -127,17 +93,7 @@ std::vector<std::string> layer_types() {
 std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   for (const LayerEntry& entry : kLayers)
     if (param.type() == entry.type) return entry.make(param);
-  const std::vector<std::string> types = layer_types();
-  if (param.type().empty()) throw config_error(param, "no type is given; known: ", join(types));
-  if (std::ranges::find(kOnlyInCaffe, param.type()) != std::end(kOnlyInCaffe))
-    throw config_error(param, "Shoal does not have BVLC Caffe's layer type '", param.type(),
-                       "'; known: ", join(types));
-  for (const ForkLayer& fork : kForkLayers)
-    if (param.type() == fork.type)
-      throw config_error(param, "BVLC Caffe has no layer type '", param.type(), "'; it belongs to ",
-                         fork.family);
-  throw config_error(param, "unknown layer type '", param.type(), "'",
-                     known_words(param.type(), types));
+  throw config_error(param, why_unknown(param.type()));
 }
 
 }  // namespace shoal

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "shoal/base/log.h"
+#include "shoal/proto/config_error.h"
+
 namespace shoal {
 
 LossParameter::NormalizationMode normalization_of(const LossParameter& param,
@@ -13,13 +16,25 @@ LossParameter::NormalizationMode normalization_of(const LossParameter& param,
   return otherwise;
 }
 
-double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all,
-                       std::int64_t counted, std::int64_t batch) {
-  std::int64_t by = 1;
-  if (mode == LossParameter::FULL) by = all;
-  if (mode == LossParameter::VALID) by = counted;
-  if (mode == LossParameter::BATCH_SIZE) by = batch;
-  return static_cast<double>(std::max<std::int64_t>(by, 1));
+double loss_normalizer(const LossParameter& param, LossParameter::NormalizationMode mode,
+                       const LossItems& items) {
+  double by = 1;
+  if (mode == LossParameter::FULL) by = static_cast<double>(items.all);
+  if (mode == LossParameter::VALID) by = static_cast<double>(items.counted);
+  if (mode == LossParameter::BATCH_SIZE) by = static_cast<double>(items.batch);
+  if (mode == LossParameter::PRE_FIXED) by = param.pre_fixed_normalizer();
+  return std::max(by, 1.0);
+}
+
+void check_loss_param(const LayerParameter& layer) {
+  const LossParameter& loss = layer.loss_param();
+  if (!loss.has_pre_fixed_normalizer()) return;
+  if (!(loss.pre_fixed_normalizer() > 0))
+    throw config_error(layer, "pre_fixed_normalizer is ", loss.pre_fixed_normalizer(),
+                       "; the loss is divided by it, so it must be above 0");
+  if (loss.normalization() != LossParameter::PRE_FIXED)
+    LOG(WARNING) << layer_place(layer)
+                 << ": pre_fixed_normalizer has no effect without normalization: PRE_FIXED";
 }
 
 std::optional<int> ignored_label(const LossParameter& param) {

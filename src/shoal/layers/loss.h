@@ -34,10 +34,17 @@ class LossLayer : public Layer {
 // Returns how a loss is divided: by `normalization`, the old `normalize`, or else `otherwise`.
 LossParameter::NormalizationMode normalization_of(const LossParameter& param,
                                                   LossParameter::NormalizationMode otherwise);
-// Returns the divisor of a loss, at least 1. FULL: `all` items; VALID: those `counted`; BATCH_SIZE:
-// `batch`; NONE: 1.
-double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all,
-                       std::int64_t counted, std::int64_t batch);
+// Items of a batch that a loss may be divided by.
+struct LossItems {
+  std::int64_t all = 0, counted = 0, batch = 0;
+};
+// Returns the divisor of a loss, at least 1. FULL: all items; VALID: those counted; BATCH_SIZE: the
+// batch; NONE: 1; PRE_FIXED (R-FCN's fork): param.pre_fixed_normalizer.
+double loss_normalizer(const LossParameter& param, LossParameter::NormalizationMode mode,
+                       const LossItems& items);
+// Throws ConfigError where loss_param has a pre_fixed_normalizer that nothing can be divided by, or
+// that its normalization does not use.
+void check_loss_param(const LayerParameter& layer);
 // Returns loss_param.ignore_label, if it is given.
 std::optional<int> ignored_label(const LossParameter& param);
 

@@ -21,7 +21,7 @@ class MultinomialLogisticLoss final : public LossLayer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1])) return;
+    if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1], &warned_)) return;
     ops::log_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor, items(), tops[0]->data);
   }
 
@@ -38,6 +38,7 @@ class MultinomialLogisticLoss final : public LossLayer {
   double items() const { return static_cast<double>(std::max<std::int64_t>(desc_.outer, 1)); }
 
   ops::ClassDesc desc_;
+  bool warned_ = false;  // of labels that are no whole numbers
 };
 
 }  // namespace

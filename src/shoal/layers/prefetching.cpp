@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shoal/base/beside.h"
 #include "shoal/base/log.h"
 #include "shoal/ops/images.h"
 #include "shoal/proto/config_error.h"
@@ -14,6 +15,16 @@ namespace {
 
 constexpr std::uint64_t kLabelsChecked = 1000;
 constexpr std::int64_t kMostAhead = 1024;
+
+constexpr std::int64_t kBoxNumbers = 8;  // item, and what Sample::boxes has
+
+// Returns the shape of the top of boxes.
+Shape box_shape(const Batch* batch) {
+  std::int64_t rows = 0;
+  if (batch)
+    for (const Sample& sample : batch->samples) rows += std::ssize(sample.boxes);
+  return Shape{1, 1, std::max<std::int64_t>(rows, 1), kBoxNumbers};
+}
 
 // Makes the tensor, and all that share its bytes, look at `memory`.
 void show(const std::shared_ptr<Memory>& memory, Tensor& tensor) {
@@ -32,10 +43,28 @@ OnBadRecord PrefetchingLayer::on_bad(int policy) const {
   return policy == DataParameter::REPLACE ? OnBadRecord::kReplace : OnBadRecord::kStop;
 }
 
+// Only pictures with boxes are changed by these fields.
+void PrefetchingLayer::refuse_changes() const {
+  const TransformationParameter transform = transformation();
+  const std::pair<bool, const char*> changes[] = {
+      {transform.has_resize_param(), "resize_param"},
+      {transform.has_noise_param(), "noise_param"},
+      {transform.has_distort_param(), "distort_param"},
+      {transform.has_expand_param(), "expand_param"},
+      {transform.has_emit_constraint(), "emit_constraint"}};
+  for (const auto& [given, field] : changes)
+    if (given)
+      throw config_error(param(), "transform_param has ", field,
+                         ", which an AnnotatedData layer alone follows; leave it out");
+}
+
 void PrefetchingLayer::open_items() {
+  if (!has_boxes()) refuse_changes();
   Result<Transform> transform = Transform::create(transformation(), training());
   if (!transform.ok())
-    throw config_error(transform.error().code, param(), transform.error().message);
+    throw config_error(transform.error().code, param(), transform.error().message,
+                       beside(transformation().mean_file(),
+                              param().origin().substr(0, param().origin().rfind(':'))));
   scale_ = transform.value().scale();
   mean_ = transform.value().mean();
   items_ = open(place_.path(), place_.sequence(), std::move(transform).value());
@@ -52,7 +81,7 @@ void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   choose_form(ctx, kind.value());
   if (feed_.threads == 0) feed_.threads = default_decode_threads(kind.value().picture);
   reshape_data(*tops[0], kind.value().size);
-  if (tops.size() > 1) tops[1]->reshape(Shape{feed_.batch_size});
+  if (tops.size() > 1) tops[1]->reshape(has_boxes() ? box_shape(nullptr) : Shape{feed_.batch_size});
 }
 
 // The first record speaks for all: a batch with a record that is no bytes goes as numbers.
@@ -100,33 +129,46 @@ bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
     ctx.fail(taken.error());
     return false;
   }
-  const Shape before = tops[0]->shape();
+  const Shape before = tops[0]->shape(), boxes_before = tops.back()->shape();
   try {
     reshape_data(*tops[0], taken_.batch->size());
   } catch (const ConfigError& error) {
     ctx.fail(error.error());
   }
-  return tops[0]->shape() != before;
+  if (tops.size() > 1 && has_boxes()) tops[1]->reshape(box_shape(taken_.batch));
+  return tops[0]->shape() != before || (has_boxes() && tops.back()->shape() != boxes_before);
 }
 
 void PrefetchingLayer::forward(Context& ctx, Bottoms, Tops tops) {
   CHECK(taken_.batch != nullptr) << "layer '" << name() << "' was run without follow_input";
   place_.use_until(taken_.batch->end);
   taken_.block ? transform(ctx, tops) : show_numbers(tops);
+  if (tops.size() > 1 && has_boxes()) return put_boxes(tops[1]->data);
   if (tops.size() > 1 && training() && !feed_.shuffle && labels_seen_ < kLabelsChecked)
     look_for_order(*taken_.batch);
 }
 
+void PrefetchingLayer::put_boxes(Tensor& top) const {
+  const std::span<float> out = top.host_out();
+  std::ranges::fill(out, -1.0f);
+  std::size_t at = 0;
+  for (std::size_t item = 0; item < taken_.batch->samples.size(); ++item)
+    for (const auto& box : taken_.batch->samples[item].boxes) {
+      out[at++] = static_cast<float>(item);
+      for (const float number : box) out[at++] = number;
+    }
+}
+
 void PrefetchingLayer::show_numbers(Tops tops) {
   show(taken_.batch->numbers(), tops[0]->data);
-  if (tops.size() > 1) show(taken_.batch->labels(), tops[1]->data);
+  if (tops.size() > 1 && !has_boxes()) show(taken_.batch->labels(), tops[1]->data);
 }
 
 void PrefetchingLayer::transform(Context& ctx, Tops tops) {
   const ByteImages images = taken_.batch->images();
   tops[0]->data.storage()->unbind();  // from a batch of numbers before
   ops::transform_images(ctx, images, taken_.block, mean_, scale_, tops[0]->data);
-  if (tops.size() > 1)
+  if (tops.size() > 1 && !has_boxes())
     tops[1]->data.storage()->bind_copies(taken_.batch->block(), images.labels_at(), taken_.block,
                                          images.labels_at());
 }

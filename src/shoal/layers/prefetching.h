@@ -14,7 +14,9 @@
 
 namespace shoal {
 
-// top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N)
+// top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N); or, with
+// has_boxes, (1, 1, G, 8): a row for each box of each item, in order: item, group_label,
+// instance_id, xmin, ymin, xmax, ymax, difficult; a row of -1 if there are none
 // All records of a batch have one size; the next batch may have another. follow_input takes the
 // batch; forward lets the tops look at its memory, which is theirs until the next batch is taken,
 // also to be written in place. On a device with memory of its own, pixels that are bytes are copied
@@ -54,6 +56,8 @@ class PrefetchingLayer : public Layer {
   virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&,
                                            Transform) = 0;
   virtual TransformationParameter transformation() const;
+  // Returns whether top[1] holds the samples' boxes, not their labels.
+  virtual bool has_boxes() const { return false; }
   OnBadRecord on_bad(int policy) const;  // a DataParameter_BadRecord
 
  private:
@@ -65,6 +69,8 @@ class PrefetchingLayer : public Layer {
   void transform(Context& ctx, Tops tops);
   void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError
   void look_for_order(const Batch& batch);
+  void refuse_changes() const;  // throws ConfigError
+  void put_boxes(Tensor& top) const;
   Feed feed_;
   SourcePlace place_;
   std::unique_ptr<ItemSource> items_;

@@ -27,6 +27,7 @@ class SigmoidCrossEntropyLoss final : public LossLayer {
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     LossLayer::reshape(ctx, bottoms, tops);
+    check_loss_param(param());
     const Shape &x = bottoms[0]->shape(), &targets = bottoms[1]->shape();
     if (x.axes() == 0 || x.count() != targets.count())
       throw config_error(param(), "bottom '", bottoms[0]->name, "' of shape ", x.str(),
@@ -37,8 +38,10 @@ class SigmoidCrossEntropyLoss final : public LossLayer {
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     const Tensor &x = bottoms[0]->data, &targets = bottoms[1]->data;
-    normalizer_ =
-        loss_normalizer(mode_, x.count(), ops::count_targets(ctx, targets, ignore_), x.shape()[0]);
+    normalizer_ = loss_normalizer(param().loss_param(), mode_,
+                                  {.all = x.count(),
+                                   .counted = ops::count_targets(ctx, targets, ignore_),
+                                   .batch = x.shape()[0]});
     ops::sigmoid_cross_entropy(ctx, x, targets, ignore_, normalizer_, tops[0]->data);
   }
 

@@ -21,6 +21,7 @@ Layer::Replays SoftmaxLossLayer::replays() const {
 
 void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   LossLayer::reshape(ctx, bottoms, tops);
+  check_loss_param(param());
   const Shape& shape = bottoms[0]->shape();
   desc_ = class_desc(param(), *bottoms[0], axis_of(shape, axis_, "axis"), *bottoms[1],
                      ignored_label(param().loss_param()));
@@ -32,10 +33,12 @@ void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
 }
 
 void SoftmaxLossLayer::forward(Context& ctx, Bottoms bottoms, Tops tops) {
-  const std::optional<std::int64_t> counted = count_labels(ctx, desc_, *bottoms[0], *bottoms[1]);
+  const std::optional<std::int64_t> counted =
+      count_labels(ctx, desc_, *bottoms[0], *bottoms[1], &warned_);
   if (!counted) return;
   softmax_->forward(ctx, bottoms[0]->data, probs(tops));
-  normalizer_ = loss_normalizer(mode(), desc_.items(), *counted, desc_.outer);
+  normalizer_ = loss_normalizer(param().loss_param(), mode(),
+                                {.all = desc_.items(), .counted = *counted, .batch = desc_.outer});
   put_loss(ctx, probs(tops), bottoms, normalizer_, tops[0]->data);
 }
 

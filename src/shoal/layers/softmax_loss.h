@@ -45,6 +45,7 @@ class SoftmaxLossLayer : public LossLayer {
   int axis_;
   bool two_tops_ = false;
   ops::ClassDesc desc_;
+  bool warned_ = false;  // of labels that are no whole numbers
   SelectedKernel<ops::SoftmaxDesc, ops::SoftmaxKernel> softmax_;
   Tensor probs_;           // where there is no top for them
   double normalizer_ = 1;  // of the last forward

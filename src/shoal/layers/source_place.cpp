@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "shoal/base/beside.h"
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
@@ -14,6 +15,21 @@
 
 namespace shoal {
 
+namespace {
+
+// "nets/a.prototxt:12" comes from nets/a.prototxt.
+std::string file_of(const LayerParameter& layer) {
+  return layer.origin().substr(0, layer.origin().rfind(':'));
+}
+
+void check_place(const LayerParameter& layer, const char* field, const std::string& path) {
+  if (file_exists(part_path(path, "0"))) return;
+  if (const std::string hint = beside(path, file_of(layer)); !hint.empty())
+    throw config_error(Code::kData, layer, field, ": there is no ", path, hint);
+}
+
+}  // namespace
+
 void SourcePlace::begin(const Layer& layer, const Context& ctx, const Source& source) {
   layer_ = &layer;
   source_ = source;
@@ -21,6 +37,7 @@ void SourcePlace::begin(const Layer& layer, const Context& ctx, const Source& so
     throw config_error(layer.param(), "batch_size is ", source_.batch_size,
                        "; it must be from 1 to ", Shape::kMaxCount);
   if (source_.path.empty()) throw config_error(layer.param(), "no source is given");
+  check_place(layer.param(), "source", source_.path);
   share_ = ctx.share();
   order_ = ctx.common().fork("data of " + layer.name()).state();
   if (reads_part()) compare_parts();

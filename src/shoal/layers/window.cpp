@@ -105,6 +105,10 @@ void check_padded(const LayerParameter& param, const Shape& bottom,
   }
 }
 
+ConvolutionBase::Outputs ConvolutionBase::outputs_for(std::int64_t) const {
+  return {param().convolution_param().num_output(), param().convolution_param().group()};
+}
+
 void ConvolutionBase::setup(Context& ctx, Bottoms bottoms, Tops) {
   const ConvolutionParameter& conv = param().convolution_param();
   const Shape& bottom = bottoms[0]->shape();
@@ -114,8 +118,8 @@ void ConvolutionBase::setup(Context& ctx, Bottoms bottoms, Tops) {
     LOG(WARNING) << layer_place(param())
                  << ": force_nd_im2col has no effect: kernels are chosen by shape; time "
                     "--explain_ops says which";
-  const std::int64_t channels = bottom[channel_axis_], outputs = conv.num_output(),
-                     groups = conv.group();
+  const std::int64_t channels = bottom[channel_axis_];
+  const auto [outputs, groups] = outputs_for(channels);
   if (outputs < 1) throw config_error(param(), "num_output must be given, and be 1 or more");
   if (groups < 1) throw config_error(param(), "group is 0; it must be 1 or more");
   if (channels % groups != 0)

@@ -57,6 +57,11 @@ class ConvolutionBase : public Layer {
   // top's spatial sizes.
   virtual std::vector<std::int64_t> slide(const Shape& bottom,
                                           std::vector<ops::WindowAxis>& axes) const = 0;
+  // Returns how many outputs and groups there are for so many channels of the bottom.
+  struct Outputs {
+    std::int64_t outputs = 0, groups = 1;
+  };
+  virtual Outputs outputs_for(std::int64_t channels) const;
   // Returns true for Deconvolution: the bottom is what the convolution makes.
   virtual bool transposed() const = 0;
 

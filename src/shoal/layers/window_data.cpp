@@ -1,6 +1,7 @@
 // WindowData layer: reads batches of windows of pictures that a window file lists.
 #include <algorithm>
 
+#include "shoal/base/beside.h"
 #include "shoal/base/log.h"
 #include "shoal/data/items.h"
 #include "shoal/layers/prefetching.h"
@@ -47,6 +48,10 @@ class WindowData final : public PrefetchingLayer {
               << " pictures with " << windows.value().foreground.size()
               << " windows of foreground, " << windows.value().background.size()
               << " of background and " << windows.value().neither << " that are neither";
+    if (const std::string why =
+            lacks_slash(data().root_folder(), windows.value().pictures.front().path);
+        !why.empty())
+      throw config_error(Code::kData, param(), "root_folder: ", why);
     WindowItemsOptions options;
     options.file = file;
     options.root = data().root_folder();

@@ -1,11 +1,12 @@
 #include "shoal/net/build.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/layers/known_types.h"
+#include "shoal/net/foreign_params.h"
 #include "shoal/net/varying.h"
 #include "shoal/proto/config_error.h"
 
@@ -40,35 +41,6 @@ std::string wanted_number(int low, int high) {
   return high == Arity::kAny ? str("at least ", low) : str(low, " to ", high);
 }
 
-// "prelu" of PReLU and of prelu_param.
-std::string plain_name(std::string name) {
-  std::erase(name, '_');
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
-}
-
-// The messages of parameters that a layer of this type reads besides its own.
-bool also_reads(const std::string& type, const std::string& field) {
-  if (field == "transform_param") return type.ends_with("Data");
-  if (field == "loss_param") return type.ends_with("Loss");
-  if (field == "convolution_param") return type == "Deconvolution" || type == "Im2col";
-  if (field == "softmax_param") return type == "SoftmaxWithLoss" || type == "InfogainLoss";
-  return field == "recurrent_param" && (type == "LSTM" || type == "RNN");
-}
-
-// Such as relu_param of a PReLU.
-void warn_of_foreign_params(const LayerParameter& layer) {
-  constexpr std::string_view kEnd = "_param";
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  layer.GetReflection()->ListFields(layer, &fields);
-  for (const auto* field : fields) {
-    const std::string& name = field->name();
-    if (!name.ends_with(kEnd) || also_reads(layer.type(), name)) continue;
-    if (plain_name(name.substr(0, name.size() - kEnd.size())) == plain_name(layer.type())) continue;
-    LOG(WARNING) << layer_place(layer) << ": " << name << " has no effect on a layer of this type";
-  }
-}
-
 ParamSpec spec_of(const LayerParameter& layer, int index) {
   return index < layer.param_size() ? layer.param(index) : ParamSpec();
 }
@@ -77,6 +49,7 @@ ParamSpec spec_of(const LayerParameter& layer, int index) {
 
 void NetBuilder::build() {
   try {
+    check_layer_types(param_);
     for (const LayerParameter& layer : param_.layer()) add_layer(layer);
   } catch (const ConfigError& error) {
     throw ConfigError(error.error().code, net_.with_own_names(error.error().message));
@@ -190,8 +163,7 @@ bool NetBuilder::may_overwrite(int index, const Blob& blob) const {
     for (std::size_t t = 0; t < net_.wiring_[i].tops.size(); ++t)
       if (layer.loss_weight(static_cast<int>(t)) != 0 && looks_there(net_.wiring_[i].tops[t]))
         return false;
-    if (views > 1 || (views > 0 && layer.reads().top_data && layer.param().phase() == TRAIN))
-      return false;
+    if (views > 1 || (views > 0 && layer.reads().top_data && net_.training())) return false;
   }
   return true;
 }
@@ -263,7 +235,8 @@ void NetBuilder::add_params(int index) {
   std::vector<bool> wanted;
   for (int i = 0; i < count; ++i) {
     const ParamSpec spec = spec_of(layer.param(), i);
-    const float lr_mult = spec.has_lr_mult() ? spec.lr_mult() : layer.default_lr_mult(i);
+    const bool learned = layer.default_lr_mult(i) != 0;  // if not, whatever a fork's file says
+    const float lr_mult = learned && spec.has_lr_mult() ? spec.lr_mult() : layer.default_lr_mult(i);
     const float decay_mult = spec.has_decay_mult()                           ? spec.decay_mult()
                              : lr_mult == 0 && layer.default_lr_mult(i) == 0 ? 0
                                                                              : 1;

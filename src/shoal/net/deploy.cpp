@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/net/graph.h"
+#include "shoal/net/predictions.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -24,36 +24,34 @@ using Dims = std::vector<std::int64_t>;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-constexpr std::string_view kDataTypes[] = {"Data",      "DummyData",  "HDF5Data",
-                                           "ImageData", "MemoryData", "WindowData"};
-constexpr std::string_view kPlainLosses[] = {"ContrastiveLoss", "EuclideanLoss", "HingeLoss",
-                                             "MultinomialLogisticLoss"};
-constexpr int kOurs = 1000;  // first number of our own fields
+constexpr int kOurs = 1000;   // first number of our own fields
+constexpr int kForks = 1100;  // first number of the fields of layers of forks, in LayerParameter
 
 // Layer types that OpenCV 4.6 could not create when it was tried; a deploy net with one of these is
 // still good for Caffe.
-constexpr std::string_view kNotInOpenCv[] = {
-    "ArgMax", "BatchReindex", "Bias",      "Clip",      "Embed", "Filter",    "Im2col", "Parameter",
-    "Python", "RNN",          "Recurrent", "Reduction", "SPP",   "Threshold", "Tile"};
+constexpr std::string_view kNotInOpenCv[] = {"ArgMax",
+                                             "BatchReindex",
+                                             "Bias",
+                                             "BoxAnnotatorOHEM",
+                                             "Clip",
+                                             "Embed",
+                                             "Filter",
+                                             "Im2col",
+                                             "Parameter",
+                                             "Python",
+                                             "ROIAlign",
+                                             "RNN",
+                                             "Recurrent",
+                                             "Reduction",
+                                             "SPP",
+                                             "Threshold",
+                                             "Tile",
+                                             "YoloDetectionOutput",
+                                             "Yolov3DetectionOutput"};
 
 bool is_one_of(std::string_view type, std::span<const std::string_view> types) {
   return std::ranges::find(types, type) != types.end();
 }
-bool is_data(const LayerParameter& layer) { return is_one_of(layer.type(), kDataTypes); }
-
-// Returns the type that shows what a loss was computed from; "" for other losses; nothing for
-// layers that are no loss.
-std::optional<std::string> shown_as(const LayerParameter& layer) {
-  if (layer.type() == "SoftmaxWithLoss" || layer.type() == "InfogainLoss") return "Softmax";
-  if (layer.type() == "SigmoidCrossEntropyLoss") return "Sigmoid";
-  if (is_one_of(layer.type(), kPlainLosses)) return "";
-  return std::nullopt;
-}
-
-float loss_weight(const LayerParameter& layer) {
-  return layer.loss_weight_size() ? layer.loss_weight(0) : 1.0f;
-}
-
 // ---- The size of an input
 
 Dims mean_file_dims(const std::string& path) {
@@ -77,7 +75,13 @@ std::int64_t channels_of(const LayerParameter& layer, const Dims& mean) {
 // (C, H, W) of the first top of a layer that reads records, with 0 for what is not known.
 Dims record_dims(const LayerParameter& layer) {
   const Dims mean = mean_file_dims(layer.transform_param().mean_file());
-  std::int64_t height = layer.transform_param().crop_size(), width = height;
+  const TransformationParameter& transform = layer.transform_param();
+  std::int64_t height = transform.crop_size(), width = height;
+  if (height == 0) {
+    const bool crops = transform.crop_h() > 0;
+    height = crops ? transform.crop_h() : transform.resize_param().height();
+    width = crops ? transform.crop_w() : transform.resize_param().width();
+  }
   if (height == 0 && layer.type() == "ImageData") {
     height = layer.image_data_param().new_height();
     width = layer.image_data_param().new_width();
@@ -136,88 +140,17 @@ LayerParameter input_layer(const LayerParameter& data, const std::set<std::strin
   return layer;
 }
 
-// ---- Heads
-
-bool has_layer_of(const NetParameter& net, const std::string& type, const std::string& bottom) {
-  return std::ranges::any_of(net.layer(), [&](const LayerParameter& layer) {
-    return layer.type() == type && layer.bottom_size() && layer.bottom(0) == bottom;
-  });
-}
-
-bool has_name(const NetParameter& net, const std::string& name) {
-  return std::ranges::any_of(net.layer(), [&](const LayerParameter& layer) {
-    return layer.name() == name || std::ranges::find(layer.top(), name) != layer.top().end();
-  });
-}
-
-// Returns the layer that takes the place of a loss layer: `shown` is Softmax or Sigmoid.
-LayerParameter head_of(const LayerParameter& loss, const std::string& shown,
-                       const NetParameter& net) {
-  LayerParameter layer;
-  const std::string name = has_name(net, "prob") ? loss.name() : "prob";
-  layer.set_name(name);
-  layer.set_type(shown);
-  layer.add_bottom(loss.bottom(0));
-  layer.add_top(loss.top_size() > 1 ? loss.top(1) : name);
-  if (loss.has_softmax_param()) *layer.mutable_softmax_param() = loss.softmax_param();
-  if (loss.infogain_loss_param().has_axis())
-    layer.mutable_softmax_param()->set_axis(loss.infogain_loss_param().axis());
-  return layer;
-}
-
-// `net` with its losses replaced by heads, and in `needed` the blobs that a deploy net is there to
-// compute.
-NetParameter replace_losses(const NetParameter& net, bool auxiliary,
-                            std::set<std::string>& needed) {
-  float largest = 0;
-  for (const LayerParameter& layer : net.layer())
-    if (shown_as(layer)) largest = std::max(largest, loss_weight(layer));
-  NetParameter result(net);
-  result.clear_layer();
-  for (const LayerParameter& layer : net.layer()) {
-    const auto shown = shown_as(layer);
-    if (!shown) {
-      if (layer.type() != "Accuracy" && layer.type() != "Silence") *result.add_layer() = layer;
-      continue;
-    }
-    if (!auxiliary && loss_weight(layer) < largest) {
-      LOG(INFO) << layer_place(layer)
-                << ": left out, with the layers that only it uses: its loss_weight is "
-                << loss_weight(layer) << ", another loss has " << largest;
-      continue;
-    }
-    if (layer.bottom_size() == 0) throw config_error(layer, "has no bottom");
-    needed.insert(layer.bottom(0));
-    if (layer.type() == "ContrastiveLoss" && layer.bottom_size() > 1)
-      needed.insert(layer.bottom(1));
-    if (shown->empty() || has_layer_of(net, *shown, layer.bottom(0))) continue;
-    LayerParameter head = head_of(layer, *shown, result);
-    needed.insert(head.top(0));
-    *result.add_layer() = std::move(head);
-  }
-  return result;
-}
-
 // ---- What is left
-
-// Tops that no layer of the whole net takes are outputs too, if a layer makes them that is no data
-// layer.
-void add_outputs(const NetParameter& net, std::set<std::string>& needed) {
-  std::set<std::string> taken;
-  for (const LayerParameter& layer : net.layer())
-    taken.insert(layer.bottom().begin(), layer.bottom().end());
-  for (const LayerParameter& layer : net.layer()) {
-    if (is_data(layer) || shown_as(layer) || layer.type() == "Accuracy" || layer.type() == "Input")
-      continue;
-    for (const std::string& top : layer.top())
-      if (!taken.contains(top)) needed.insert(top);
-  }
-}
 
 void clear_our_fields(Message& message) {
   std::vector<const FieldDescriptor*> set;
   message.GetReflection()->ListFields(message, &set);
+  const bool is_layer = message.GetDescriptor() == LayerParameter::descriptor();
+  // The fields from kOurs on in these are forks' too.
+  const bool is_forks = message.GetDescriptor() == BatchNormParameter::descriptor() ||
+                        message.GetDescriptor() == DropoutParameter::descriptor();
   for (const FieldDescriptor* field : set) {
+    if (is_forks || (is_layer && field->number() >= kForks)) continue;
     if (field->number() >= kOurs)
       message.GetReflection()->ClearField(&message, field);
     else if (field->message_type() && !field->is_repeated())
@@ -251,10 +184,52 @@ void strip(LayerParameter& layer) {
   clear_our_fields(layer);
 }
 
+// Leaves out the tops of an Input layer, and their shapes, that only a loss took.
+void keep_inputs(LayerParameter& input, const std::set<std::string>& needed) {
+  const LayerParameter all(input);
+  const bool own_shapes = all.input_param().shape_size() > 1;
+  input.clear_top();
+  if (own_shapes) input.mutable_input_param()->clear_shape();
+  for (int i = 0; i < all.top_size(); ++i) {
+    if (!needed.contains(all.top(i))) continue;
+    input.add_top(all.top(i));
+    if (own_shapes && i < all.input_param().shape_size())
+      *input.mutable_input_param()->add_shape() = all.input_param().shape(i);
+  }
+}
+
 void set_batch(LayerParameter& input, std::int64_t batch) {
   if (batch <= 0) return;
   for (BlobShape& shape : *input.mutable_input_param()->mutable_shape())
     if (shape.dim_size()) shape.set_dim(0, batch);
+}
+
+// Returns the layers that lead to what is wanted, to which the blobs between are added. Throws
+// ConfigError if no layer is left, or if what one takes is made in another state of the net alone.
+NetParameter cut(Predictions& found, const NetParameter& whole, const NetParameter& net) {
+  std::vector<const LayerParameter*> kept;  // last first
+  for (int i = found.net.layer_size() - 1; i >= 0; --i) {
+    const LayerParameter& layer = found.net.layer(i);
+    if (std::ranges::none_of(layer.top(),
+                             [&](const std::string& top) { return found.wanted.contains(top); }))
+      continue;
+    found.wanted.insert(layer.bottom().begin(), layer.bottom().end());
+    kept.push_back(&layer);
+  }
+  NetParameter result;
+  *result.mutable_state() = whole.state();
+  for (auto layer = kept.rbegin(); layer != kept.rend(); ++layer) *result.add_layer() = **layer;
+  insert_splits(result, net);  // checks that each bottom is made
+  const auto computes = [](const LayerParameter& layer) {
+    return !is_data(layer) && layer.type() != "Input";
+  };
+  if (std::ranges::none_of(result.layer(), computes))
+    throw ConfigError(
+        Code::kConfig, "net '", net.name(), "' predicts nothing in phase TEST: its ",
+        whole.layer_size(),
+        " layers there lead to no loss, no Accuracy and no output. Do rules (include, exclude, "
+        "--stage, --level) leave out the layers that predict?");
+  return result;
 }
 
 }  // namespace
@@ -264,27 +239,24 @@ NetParameter deploy_net(const NetParameter& net, const DeployOptions& options) {
   whole.mutable_state()->set_phase(TEST);
   whole.mutable_state()->set_level(options.level);
   for (const std::string& stage : options.stages) whole.mutable_state()->add_stage(stage);
+  if (const std::string words = misspelt_stage(whole); !words.empty())
+    throw ConfigError(Code::kConfig, words);
   whole = filter_net(whole);
-  std::set<std::string> needed;
-  add_outputs(whole, needed);
-  const NetParameter with_heads = replace_losses(whole, options.auxiliary, needed);
-  std::vector<LayerParameter> kept;  // last first
-  for (int i = with_heads.layer_size() - 1; i >= 0; --i) {
-    const LayerParameter& layer = with_heads.layer(i);
-    if (std::ranges::none_of(layer.top(),
-                             [&](const std::string& top) { return needed.contains(top); }))
-      continue;
-    needed.insert(layer.bottom().begin(), layer.bottom().end());
-    kept.push_back(is_data(layer) ? input_layer(layer, needed, options) : layer);
-    if (layer.type() == "Input") set_batch(kept.back(), options.batch);
-    if (is_one_of(layer.type(), kNotInOpenCv))
-      LOG(WARNING) << layer_place(layer) << ": OpenCV has no such layer";
-    strip(kept.back());
-  }
+  Predictions found = find_predictions(whole, net, options.auxiliary);
+  const NetParameter kept = cut(found, whole, net);
   NetParameter result;
   if (net.has_name()) result.set_name(net.name());
-  for (auto layer = kept.rbegin(); layer != kept.rend(); ++layer)
-    *result.add_layer() = std::move(*layer);
+  for (const LayerParameter& layer : kept.layer()) {
+    LayerParameter* out = result.add_layer();
+    *out = is_data(layer) ? input_layer(layer, found.wanted, options) : layer;
+    if (layer.type() == "Input") {
+      keep_inputs(*out, found.wanted);
+      set_batch(*out, options.batch);
+    }
+    if (is_one_of(layer.type(), kNotInOpenCv))
+      LOG(WARNING) << layer_place(layer) << ": OpenCV has no such layer";
+    strip(*out);
+  }
   return result;
 }
 

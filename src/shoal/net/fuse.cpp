@@ -17,6 +17,12 @@ constexpr Pair kPairs[] = {{"Convolution", "BatchNorm", true},
                            {"Convolution", "ReLU"},
                            {"BatchNorm", "Scale", true},
                            {"BatchNorm", "ReLU"},
+                           {"ConvolutionDepthwise", "BatchNorm", true},
+                           {"ConvolutionDepthwise", "Scale", true},
+                           {"ConvolutionDepthwise", "ReLU"},
+                           {"DepthwiseConvolution", "BatchNorm", true},
+                           {"DepthwiseConvolution", "Scale", true},
+                           {"DepthwiseConvolution", "ReLU"},
                            {"Eltwise", "ReLU"},
                            {"InnerProduct", "ReLU"}};
 

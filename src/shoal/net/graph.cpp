@@ -26,6 +26,28 @@ struct Uses {
   std::map<TopId, float> loss_weight;
 };
 
+std::string in_state(const NetState& state) {
+  const std::vector<std::string> stages(state.stage().begin(), state.stage().end());
+  return str("phase ", Phase_Name(state.phase()), ", level ", state.level(), ", stages '",
+             join(stages), "'");
+}
+
+// Returns the stages that the state lacks for the layer to be in it, or nothing if stages alone
+// do not help.
+std::vector<std::string> lacking_stages(const LayerParameter& layer, const NetState& state) {
+  for (const NetStateRule& rule : layer.include()) {
+    NetState with(state);
+    std::vector<std::string> lacking;
+    for (const std::string& stage : rule.stage())
+      if (!has_stage(state, stage)) {
+        lacking.push_back(stage);
+        with.add_stage(stage);
+      }
+    if (!lacking.empty() && rule_matches(rule, with)) return lacking;
+  }
+  return {};
+}
+
 // "; layer 'data' (a.prototxt:3) makes it, but ...", or "".
 std::string made_elsewhere(const std::string& blob, const NetParameter& net,
                            const NetParameter& whole) {
@@ -34,10 +56,18 @@ std::string made_elsewhere(const std::string& blob, const NetParameter& net,
   };
   const auto maker = std::ranges::find_if(whole.layer(), makes);
   if (maker == whole.layer().end() || std::ranges::any_of(net.layer(), makes)) return "";
-  const std::vector<std::string> stages(net.state().stage().begin(), net.state().stage().end());
-  return str("; ", layer_place(*maker), " makes it, but its rules leave it out of phase ",
-             Phase_Name(net.state().phase()), ", level ", net.state().level(), ", stages '",
-             join(stages), "'");
+  std::string words = str("; ", layer_place(*maker), " makes it, but its rules leave it out of ",
+                          in_state(net.state()));
+  for (const LayerParameter& layer : whole.layer()) {
+    if (!makes(layer)) continue;
+    const std::vector<std::string> stages = lacking_stages(layer, net.state());
+    if (!stages.empty())
+      return str(words, "; with the stage ", join(stages), " ", layer_place(layer),
+                 " makes it: --stage=", join(stages, ","), " of a tool, ",
+                 net.state().phase() == TEST ? "test_state" : "train_state", " { stage: '",
+                 join(stages, "' stage: '"), "' } in a solver");
+  }
+  return words;
 }
 
 // Returns the loss weight of a top: Layer::default_loss_weight where the prototxt gives none.
@@ -81,6 +111,30 @@ std::string split_name(const NetParameter& net, TopId top) {
   return str(layer.top(top.second), "_", layer.name(), "_", top.second, "_split");
 }
 
+// Returns whether the phases are those that a program wrote, which gives one to each layer of a
+// model: they say in which phase the net was built, and nothing about a layer.
+bool phases_were_written(const NetParameter& net) {
+  return net.layer_size() > 1 && std::ranges::all_of(net.layer(), [&](const LayerParameter& layer) {
+           return layer.has_phase() && layer.phase() == net.layer(0).phase();
+         });
+}
+
+// Returns whether the phase of its own changes what a layer of this kind computes.
+bool minds_phase(const LayerParameter& layer) {
+  const bool pools = layer.pooling_param().pool() == PoolingParameter::STOCHASTIC ||
+                     layer.spp_param().pool() == SPPParameter::STOCHASTIC;
+  return layer.bottom_size() == 0 || layer.type() == "Dropout" || layer.type() == "Python" || pools;
+}
+
+// Gives a layer its own phase where that matters. Other layers take the net's, which says whether
+// a backward pass follows.
+void give_phase(LayerParameter& layer, Phase own, Phase of_net) {
+  BatchNormParameter* norm =
+      layer.type() == "BatchNorm" && own != of_net ? layer.mutable_batch_norm_param() : nullptr;
+  if (norm && !norm->has_use_global_stats()) norm->set_use_global_stats(own == TEST);
+  layer.set_phase(minds_phase(layer) ? own : of_net);
+}
+
 }  // namespace
 
 bool rule_matches(const NetStateRule& rule, const NetState& state) {
@@ -96,6 +150,7 @@ bool rule_matches(const NetStateRule& rule, const NetState& state) {
 NetParameter filter_net(const NetParameter& net) {
   NetParameter filtered(net);
   filtered.clear_layer();
+  const bool written = phases_were_written(net);
   for (const LayerParameter& layer : net.layer()) {
     if (layer.include_size() > 0 && layer.exclude_size() > 0)
       throw config_error(layer, "has both include and exclude rules; give one kind");
@@ -105,7 +160,8 @@ NetParameter filter_net(const NetParameter& net) {
     if (!in) continue;
     LayerParameter* kept = filtered.add_layer();
     *kept = layer;
-    kept->set_phase(net.state().phase());
+    const bool own = layer.has_phase() && !written;
+    give_phase(*kept, own ? layer.phase() : net.state().phase(), net.state().phase());
   }
   return filtered;
 }

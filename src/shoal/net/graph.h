@@ -11,8 +11,10 @@ namespace shoal {
 // `stage` present, no `not_stage` present.
 bool rule_matches(const NetStateRule& rule, const NetState& state);
 
-// Returns the layers of `net` that belong to its state, each with its phase filled in. Throws
-// ConfigError for a layer with both include and exclude rules.
+// Returns the layers of `net` that belong to its state, each with its phase filled in: the state's,
+// or that of a layer whose prototxt gives it one. A net in which each layer has the same phase was
+// written by a program, and they count for nothing. Throws ConfigError for a layer with both
+// include and exclude rules.
 NetParameter filter_net(const NetParameter& net);
 
 // "stage 'dumy' is in no rule of net 'x'; did you mean 'dummy'?", of the first stage of the net's

@@ -76,16 +76,42 @@ float Net::loss_weight(const Blob& top) const {
   return 0;
 }
 
+// Returns the record behind an item of the blob, which a layer before `layer` made, or "". Layers
+// that bring no records are followed to their bottoms, as far as the items stay the same.
+std::string Net::record_behind(const Blob& blob, int layer, std::int64_t item) const {
+  for (int i = layer - 1; i >= 0; --i) {
+    const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+    if (std::ranges::count(wires.tops, &blob) == 0) continue;
+    if (wires.bottoms.empty()) return layers_[static_cast<std::size_t>(i)]->record_name(item);
+    for (const Blob* bottom : wires.bottoms) {
+      const bool same_items = blob.shape().axes() > 0 && bottom->shape().axes() > 0 &&
+                              bottom->shape()[0] == blob.shape()[0];
+      if (!same_items) continue;
+      if (const std::string record = record_behind(*bottom, i, item); !record.empty())
+        return record;
+    }
+    if (std::ranges::count(wires.bottoms, &blob) == 0) return "";
+  }
+  return "";
+}
+
 Status Net::failure_of(int layer) {
   std::optional<Failure> failure = context_.take_failure();
   if (!failure) return {};
-  std::string where;
-  for (std::size_t i = 0; failure->item >= 0 && where.empty() && i < layers_.size(); ++i)
-    if (const std::string record = layers_[i]->record_name(failure->item); !record.empty())
-      where = str("; record ", record);
-  const std::string place = layer_place(layers_[static_cast<std::size_t>(layer)]->param());
-  return Error{failure->error.code,
-               with_own_names(str(place, ": ", failure->error.message, where))};
+  const auto& wires = wiring_[static_cast<std::size_t>(layer)];
+  const Layer& failed = *layers_[static_cast<std::size_t>(layer)];
+  std::string record;
+  if (failure->item >= 0 && wires.bottoms.empty()) record = failed.record_name(failure->item);
+  // The sentence names the bottom that is to blame first.
+  const auto place = [&](const Blob* bottom) {
+    return failure->error.message.find(str("'", bottom->name, "'"));
+  };
+  if (failure->item >= 0 && !wires.bottoms.empty())
+    record =
+        record_behind(**std::ranges::min_element(wires.bottoms, {}, place), layer, failure->item);
+  const std::string where = record.empty() ? "" : str("; record ", record);
+  return Error{failure->error.code, with_own_names(str(layer_place(failed.param()), ": ",
+                                                       failure->error.message, where))};
 }
 
 std::string Net::with_own_names(std::string sentence) const {

@@ -1,6 +1,7 @@
 // Copies, shares and writes the params of a net, by layer name as in Caffe.
 #include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "shoal/base/log.h"
@@ -80,25 +81,79 @@ std::vector<std::string> Net::copy_weights(const NetParameter& from, const std::
   return kept;
 }
 
+namespace {
+
+using NamedParams = std::map<std::string, const Blob*>;
+
+// Calls f(name, blob) for each param of the layer that the prototxt names.
+template <class F>
+void for_each_named(const Layer& layer, F f) {
+  const int count = std::min(layer.param().param_size(), static_cast<int>(layer.params().size()));
+  for (int i = 0; i < count; ++i)
+    if (const std::string& name = layer.param().param(i).name(); !name.empty())
+      f(name, *layer.params()[static_cast<std::size_t>(i)]);
+}
+
+// Makes the layer look at the params of one of its name.
+void share_params(const Layer& layer, const Layer& source, const std::string& net) {
+  const auto &own = layer.params(), &theirs = source.params();
+  if (theirs.size() != own.size())
+    throw config_error(layer.param(), "has ", own.size(), " params here and ", theirs.size(),
+                       " in net ", net);
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    if (own[i]->shape() != theirs[i]->shape())
+      throw config_error(layer.param(), "param ", i, " has shape ", own[i]->shape().str(),
+                         " in this phase and ", theirs[i]->shape().str(), " in the other (",
+                         layer_place(source.param()), ")");
+    own[i]->data.share(theirs[i]->data);
+  }
+}
+
+// Makes the layer look at the params that have the names of its own. Returns whether one of its
+// params has no name that the other net knows.
+bool lacks_named(const Layer& layer, const NamedParams& named) {
+  std::size_t found = 0;
+  for_each_named(layer, [&](const std::string& name, Blob& blob) {
+    const auto source = named.find(name);
+    if (source == named.end()) return;
+    if (source->second->data.count() != blob.data.count())
+      throw config_error(layer.param(), "param '", name, "' has shape ", blob.shape().str(),
+                         " in this phase and ", source->second->shape().str(), " in the other");
+    blob.data.share(source->second->data);
+    ++found;
+  });
+  return found < layer.params().size();
+}
+
+}  // namespace
+
 void Net::share_weights(const Net& other) {
   std::map<std::string, const Layer*> sources;
-  for (const auto& layer : other.layers_) sources.emplace(layer->name(), layer.get());
-  for (const auto& layer : layers_) {
-    const auto found = sources.find(layer->name());
-    if (layer->params().empty() || found == sources.end()) continue;
-    const auto& theirs = found->second->params();
-    if (theirs.size() != layer->params().size())
-      throw config_error(layer->param(), "has ", layer->params().size(), " params here and ",
-                         theirs.size(), " in net ", other.name());
-    for (std::size_t i = 0; i < theirs.size(); ++i) {
-      if (layer->params()[i]->shape() != theirs[i]->shape())
-        throw config_error(layer->param(), "param ", i, " has shape ",
-                           layer->params()[i]->shape().str(), " in this phase and ",
-                           theirs[i]->shape().str(), " in the other (",
-                           layer_place(found->second->param()), ")");
-      layer->params()[i]->data.share(theirs[i]->data);
-    }
+  NamedParams named;
+  for (const auto& layer : other.layers_) {
+    sources.emplace(layer->name(), layer.get());
+    for_each_named(*layer,
+                   [&](const std::string& name, Blob& blob) { named.emplace(name, &blob); });
   }
+  std::vector<const Layer*> alone;  // the other net has no layer of their name
+  for (const auto& layer : layers_) {
+    if (layer->params().empty()) continue;
+    const auto found = sources.find(layer->name());
+    if (found == sources.end()) {
+      alone.push_back(layer.get());
+      continue;
+    }
+    share_params(*layer, *found->second, other.name());
+    for_each_named(*layer,
+                   [&](const std::string& name, Blob& blob) { named.emplace(name, &blob); });
+  }
+  std::vector<std::string> untrained;
+  for (const Layer* layer : alone)
+    if (lacks_named(*layer, named)) untrained.push_back("'" + layer->name() + "'");
+  if (!untrained.empty())
+    LOG(WARNING) << "net '" << name() << "' has layers with params that net '" << other.name()
+                 << "' does not train, " << join(untrained)
+                 << ": they keep what --weights or their fillers give them. Are they misspelt?";
 }
 
 // Leaves out gradients that several layers add to, or of a layer that a pass leaves out as it

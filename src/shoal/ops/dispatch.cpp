@@ -4,10 +4,13 @@
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/images.h"
+#include "shoal/ops/instance_loss.h"
 #include "shoal/ops/loss.h"
 #include "shoal/ops/pointwise.h"
+#include "shoal/ops/rearrange.h"
 #include "shoal/ops/recurrent.h"
 #include "shoal/ops/reduce.h"
+#include "shoal/ops/rois.h"
 #include "shoal/ops/rows.h"
 #include "shoal/ops/slice.h"
 #include "shoal/ops/update.h"
@@ -65,6 +68,24 @@ void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
 }
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
   return elementary(ctx).paste(ctx, x, y, to);
+}
+void rearrange(Context& ctx, const Tensor& x, Offset sizes, Offset steps, Tensor& y) {
+  return elementary(ctx).rearrange(ctx, x, sizes, steps, y);
+}
+void spread(Context& ctx, std::int64_t planes, const Tensor& x, const Tensor& mask, Tensor& y,
+            Tensor& outside) {
+  return elementary(ctx).spread(ctx, planes, x, mask, y, outside);
+}
+void gather(Context& ctx, std::int64_t planes, const Tensor& g, const Tensor& mask, Tensor& gx) {
+  return elementary(ctx).gather(ctx, planes, g, mask, gx);
+}
+void interpolate(Context& ctx, const InterpolatedAxis& height, const InterpolatedAxis& width,
+                 const Tensor& x, Tensor& y) {
+  return elementary(ctx).interpolate(ctx, height, width, x, y);
+}
+void interpolate_backward(Context& ctx, const InterpolatedAxis& height,
+                          const InterpolatedAxis& width, const Tensor& g, Tensor& gx) {
+  return elementary(ctx).interpolate_backward(ctx, height, width, g, gx);
 }
 void transform_images(Context& ctx, const ByteImages& images, const std::shared_ptr<Memory>& block,
                       const Tensor& mean, float scale, Tensor& y) {
@@ -152,6 +173,16 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
                                const Tensor& labels, float scale, Tensor& dscores) {
   return elementary(ctx).softmax_log_loss_backward(ctx, desc, probs, labels, scale, dscores);
 }
+void focal_loss(Context& ctx, const ClassDesc& desc, const FocalDesc& focal, const Tensor& probs,
+                const Tensor& labels, double divisor, Tensor& loss) {
+  return elementary(ctx).focal_loss(ctx, desc, focal, probs, labels, divisor, loss);
+}
+void softmax_focal_loss_backward(Context& ctx, const ClassDesc& desc, const FocalDesc& focal,
+                                 const Tensor& probs, const Tensor& labels, float scale,
+                                 Tensor& dscores) {
+  return elementary(ctx).softmax_focal_loss_backward(ctx, desc, focal, probs, labels, scale,
+                                                     dscores);
+}
 void infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
                    const Tensor& matrix, float floor, double divisor, Tensor& loss) {
   return elementary(ctx).infogain_loss(ctx, desc, probs, labels, matrix, floor, divisor, loss);
@@ -195,6 +226,30 @@ void contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a
 void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,
                                const Tensor& b, const Tensor& similar, float scale, Tensor& da) {
   return elementary(ctx).contrastive_loss_backward(ctx, desc, a, b, similar, scale, da);
+}
+void smooth_l1(Context& ctx, float sigma, const Tensor& a, const Tensor& b, const Tensor* inside,
+               const Tensor* outside, Tensor& errors) {
+  return elementary(ctx).smooth_l1(ctx, sigma, a, b, inside, outside, errors);
+}
+void smooth_l1_backward(Context& ctx, float sigma, float scale, const Tensor& a, const Tensor& b,
+                        const Tensor* inside, const Tensor* outside, Tensor& da) {
+  return elementary(ctx).smooth_l1_backward(ctx, sigma, scale, a, b, inside, outside, da);
+}
+void sum_channels(Context& ctx, std::int64_t outer, std::int64_t channels, std::int64_t inner,
+                  const Tensor& x, Tensor& y) {
+  return elementary(ctx).sum_channels(ctx, outer, channels, inner, x, y);
+}
+void log_losses(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                float floor, Tensor& each) {
+  return elementary(ctx).log_losses(ctx, desc, probs, labels, floor, each);
+}
+void roi_pool(Context& ctx, const RoiDesc& desc, const Tensor& features, const Tensor& rois,
+              Tensor& pooled, Tensor& winners) {
+  return elementary(ctx).roi_pool(ctx, desc, features, rois, pooled, winners);
+}
+void roi_pool_backward(Context& ctx, const RoiDesc& desc, const Tensor& dpooled, const Tensor& rois,
+                       const Tensor& winners, Tensor& dfeatures) {
+  return elementary(ctx).roi_pool_backward(ctx, desc, dpooled, rois, winners, dfeatures);
 }
 void lstm_step(Context& ctx, const Tensor& cont, const Tensor& gates, const Tensor& c_before,
                Tensor& c, Tensor& h) {

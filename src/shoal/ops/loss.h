@@ -3,7 +3,8 @@
 // (CHECK).
 //
 // Scores and probabilities are (outer, C, inner): one number for each of C classes at each of outer
-// x inner items. Labels are (outer, inner), whole numbers as floats. An item whose label is the
+// x inner items. Labels are (outer, inner), whole numbers as floats; others are cut to whole ones
+// towards 0, as BVLC Caffe cuts them. An item whose label is the
 // ignored one, or is no class at all, counts nothing and gets gradient 0; check_labels tells the
 // two apart.
 #pragma once
@@ -25,6 +26,7 @@ struct LabelCheck {
   std::int64_t counted = 0;  // items whose label is a class that is not ignored
   // The first item whose label is neither a class nor ignored; -1: there is none.
   std::int64_t first_bad = -1;
+  std::int64_t first_cut = -1;  // the first that counts and was no whole number; -1: there is none
 };
 // Reads the labels on the host.
 LabelCheck check_labels(Context& ctx, const ClassDesc& desc, const Tensor& labels);
@@ -39,6 +41,17 @@ void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
 // made `probs`.
 void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                                const Tensor& labels, float scale, Tensor& dscores);
+
+// Sum over items of -alpha (1 - p)^gamma ln(max(p, floor)), p that of the label, and scale times
+// its gradient through a softmax that made `probs`.
+struct FocalDesc {
+  float alpha = 0.25f, gamma = 2, floor = 0;
+};
+void focal_loss(Context& ctx, const ClassDesc& desc, const FocalDesc& focal, const Tensor& probs,
+                const Tensor& labels, double divisor, Tensor& loss);
+void softmax_focal_loss_backward(Context& ctx, const ClassDesc& desc, const FocalDesc& focal,
+                                 const Tensor& probs, const Tensor& labels, float scale,
+                                 Tensor& dscores);
 
 // Sum over items of -sum_j matrix[label, j] ln(max(p_j, floor)); matrix is (C, C).
 void infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,

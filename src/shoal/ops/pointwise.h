@@ -22,6 +22,7 @@ enum class MapKind {
   kThreshold,  // x > a: 1, else 0; no slope
   kClip,       // x cut to [a, b]; slope 1 at both ends
   kSwish,      // x / (1 + e^(-a x))
+  kCapped,     // x > 0: the smaller of x and b, else a x; slope 0 from b on
 };
 struct Map {
   MapKind kind;

@@ -8,7 +8,8 @@
 namespace shoal::optim {
 namespace {
 
-constexpr const char* kPolicies[] = {"fixed", "step", "exp", "inv", "multistep", "poly", "sigmoid"};
+constexpr const char* kPolicies[] = {"fixed",     "step", "exp",     "inv",
+                                     "multistep", "poly", "sigmoid", "plateau"};
 
 // Does not round to float before the base: in Caffe one operand is an integer.
 double integer_power(float gamma, std::int64_t exponent) {
@@ -54,6 +55,10 @@ std::string validate(const RateOptions& o) {
       if (o.stepsize <= 0)
         return str("stepsize is ", o.stepsize, "; lr_policy \"sigmoid\" needs one of 1 or more");
       break;
+    case Policy::kPlateau:
+      for (const std::int64_t window : o.windows)
+        if (window < 1) return str("plateau_winsize is ", window, "; it must be 1 or more");
+      break;
   }
   return "";
 }
@@ -65,11 +70,24 @@ std::int64_t steps_taken(const RateOptions& o, std::int64_t iteration, std::int6
   return more && iteration >= o.stepvalues[static_cast<std::size_t>(before)] ? before + 1 : before;
 }
 
+std::int64_t Plateau::steps(const RateOptions& options, std::int64_t iteration, float loss,
+                            std::int64_t before) {
+  if (loss < least) {
+    least = loss;
+    since = iteration;
+  }
+  if (before >= static_cast<std::int64_t>(options.windows.size())) return before;
+  if (iteration - since < options.windows[static_cast<std::size_t>(before)]) return before;
+  since = iteration;
+  return before + 1;
+}
+
 float rate_at(const RateOptions& o, std::int64_t iteration, std::int64_t steps) {
   const float i = static_cast<float>(iteration);
   switch (o.policy) {
     case Policy::kFixed: return o.base;
     case Policy::kStep:
+    case Policy::kPlateau:
     case Policy::kMultistep: return static_cast<float>(o.base * integer_power(o.gamma, steps));
     case Policy::kExp: return static_cast<float>(o.base * integer_power(o.gamma, iteration));
     case Policy::kInv: return o.base * std::pow(1 + o.gamma * i, -o.power);

@@ -109,6 +109,10 @@ std::string line_of(const ScoreMetrics& score) {
       .whole("clock", score.clock)
       .number("time", score.time);
   if (is_test) line.whole("net", score.net);
+  if (const auto& here = score.presence)
+    line.whole("alive", here->alive)
+        .whole("taking_part", here->taking_part)
+        .whole("committed", here->committed);
   return line.number("loss", score.loss).raw("outputs", outputs.str()).str();
 }
 
@@ -118,6 +122,36 @@ std::string line_of(const PhaseMetrics& phase) {
       .whole("clock", phase.clock)
       .number("time", phase.time)
       .text("scheme", phase.scheme)
+      .str();
+}
+
+std::string line_of(const FaultMetrics& fault) {
+  const auto seconds = [](const std::optional<double>& known) {
+    return known ? json_number(*known) : "null";
+  };
+  return JsonObject()
+      .text("kind", "fault")
+      .whole("clock", fault.clock)
+      .number("time", fault.time)
+      .whole("number", fault.number)
+      .whole("rank", fault.rank)
+      .text("host", fault.host)
+      .text("why", fault.why)
+      .raw("stopped", seconds(fault.stopped))
+      .raw("back", seconds(fault.back))
+      .whole("steps", fault.steps)
+      .str();
+}
+
+std::string line_of(const UsefulMetrics& useful) {
+  return JsonObject()
+      .text("kind", "useful")
+      .whole("clock", useful.clock)
+      .number("time", useful.time)
+      .whole("in_params", useful.in_params)
+      .whole("computed", useful.computed)
+      .number("possible", useful.possible)
+      .whole("losses", useful.losses)
       .str();
 }
 
@@ -195,6 +229,18 @@ Status MetricsWriter::add(const PhaseMetrics& phase) {
   const Status status = write(line_of(later));
   run_.scheme = phase.scheme;
   return status;
+}
+
+Status MetricsWriter::add(const FaultMetrics& fault) {
+  FaultMetrics later = fault;
+  later.time += seconds_before_;
+  return write(line_of(later));
+}
+
+Status MetricsWriter::add(const UsefulMetrics& useful) {
+  UsefulMetrics later = useful;
+  later.time += seconds_before_;
+  return write(line_of(later));
 }
 
 }  // namespace shoal

@@ -4,6 +4,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/elementwise.h"
+#include "shoal/ops/focal.h"
 #include "shoal/ops/loss.h"
 
 namespace shoal::ops::cpu {
@@ -25,12 +26,11 @@ struct LabelReader {
         classes(desc.classes),
         ignore(desc.ignore ? static_cast<float>(*desc.ignore)
                            : std::numeric_limits<float>::quiet_NaN()) {}
-  bool ignored(std::int64_t item) const { return labels[item] == ignore; }
+  bool ignored(std::int64_t item) const { return std::trunc(labels[item]) == ignore; }
+  bool is_cut(std::int64_t item) const { return labels[item] != std::trunc(labels[item]); }
   std::int64_t operator()(std::int64_t item) const {
-    const float label = labels[item];
-    if (label == ignore || !(label >= 0 && label < static_cast<float>(classes)) ||
-        label != std::floor(label))
-      return -1;
+    const float label = std::trunc(labels[item]);
+    if (label == ignore || !(label >= 0 && label < static_cast<float>(classes))) return -1;
     return static_cast<std::int64_t>(label);
   }
 };
@@ -59,7 +59,9 @@ LabelCheck check_labels(Context&, const ClassDesc& desc, const Tensor& labels) {
   const LabelReader read(desc, labels);
   LabelCheck check;
   for (std::int64_t item = 0; item < desc.items(); ++item) {
-    if (read(item) >= 0)
+    const bool counts = read(item) >= 0;
+    if (counts && check.first_cut < 0 && read.is_cut(item)) check.first_cut = item;
+    if (counts)
       ++check.counted;
     else if (check.first_bad < 0 && !read.ignored(item))
       check.first_bad = item;
@@ -104,6 +106,38 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
     for (std::int64_t i = 0; i < desc.inner; ++i) {
       const std::int64_t label = read(item + i);
       out[at + i] = label < 0 ? 0.0f : scale * (label == c ? p[at + i] - 1.0f : p[at + i]);
+    }
+  });
+}
+
+void focal_loss(Context& ctx, const ClassDesc& desc, const FocalDesc& focal, const Tensor& probs,
+                const Tensor& labels, double divisor, Tensor& loss) {
+  check_sizes(desc, probs, labels);
+  const LabelReader read(desc, labels);
+  const float* p = probs.in();
+  put_loss(ctx, desc.items(), divisor, loss, [=](std::int64_t item) {
+    const std::int64_t label = read(item);
+    return label < 0 ? 0.0 : focal_term(focal, p[element(desc, item, label)]);
+  });
+}
+
+void softmax_focal_loss_backward(Context& ctx, const ClassDesc& desc, const FocalDesc& focal,
+                                 const Tensor& probs, const Tensor& labels, float scale,
+                                 Tensor& dscores) {
+  check_sizes(desc, probs, labels);
+  check_sizes(desc, dscores, labels);
+  const LabelReader read(desc, labels);
+  const float* p = probs.in();
+  float* out = dscores.out();
+  for_rows(ctx, desc, [=](std::int64_t c, std::int64_t item, std::int64_t at) {
+    for (std::int64_t i = 0; i < desc.inner; ++i) {
+      const std::int64_t label = read(item + i);
+      if (label < 0) {
+        out[at + i] = 0;
+        continue;
+      }
+      const float slope = focal_slope(focal, p[element(desc, item + i, label)]);
+      out[at + i] = scale * slope * (label == c ? p[at + i] - 1.0f : p[at + i]);
     }
   });
 }

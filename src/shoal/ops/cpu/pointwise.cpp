@@ -47,6 +47,7 @@ Padding padding_of(const Map& map) {
     case MapKind::kElu:
     case MapKind::kTanh:
     case MapKind::kAbs:
+    case MapKind::kCapped:
     case MapKind::kSwish: return Padding::kStaysZero;
     default: return Padding::kChanges;
   }
@@ -99,6 +100,8 @@ void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
     case MapKind::kThreshold: return each([a](float x) { return x > a ? 1.0f : 0.0f; });
     case MapKind::kClip: return each([a, b](float x) { return x < a ? a : x > b ? b : x; });
     case MapKind::kSwish: return each([a](float x) { return x * fast_sigmoid(a * x); });
+    case MapKind::kCapped:
+      return each([a, b](float x) { return x > b ? b : x < 0 ? (a == 0 ? 0 : a * x) : x; });
   }
 }
 
@@ -126,6 +129,8 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
     case MapKind::kClip:
       return each([a, b](float x, float dy) { return x < a || x > b ? 0 * dy : dy; });
     case MapKind::kSwish: return each([a](float x, float dy) { return dy * swish_slope(a, x); });
+    case MapKind::kCapped:
+      return each([a, b](float x, float dy) { return x > 0 ? (x >= b ? 0 * dy : dy) : a * dy; });
   }
 }
 

@@ -5,6 +5,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/focal.h"
 #include "shoal/ops/loss.h"
 
 namespace shoal::ops::cuda {
@@ -28,10 +29,8 @@ struct Items {
 
   // Returns the class of an item, or -1 for one that counts nothing.
   __host__ __device__ std::int64_t label(std::int64_t item) const {
-    const float value = labels[item];
-    if (value == ignore || !(value >= 0 && value < static_cast<float>(count)) ||
-        value != std::floor(value))
-      return -1;
+    const float value = std::trunc(labels[item]);
+    if (value == ignore || !(value >= 0 && value < static_cast<float>(count))) return -1;
     return static_cast<std::int64_t>(value);
   }
   // The number of class c at an item, and the class and the item of a number.
@@ -100,6 +99,36 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
   each(ctx, "softmax loss's gradient", dscores.count(), [=] __host__ __device__(std::int64_t i) {
     const std::int64_t label = items.label(items.item_of(i));
     out[i] = label < 0 ? 0.0f : scale * (label == items.class_of(i) ? p[i] - 1.0f : p[i]);
+  });
+}
+
+void focal_loss(Context& ctx, const ClassDesc& desc, const FocalDesc& focal, const Tensor& probs,
+                const Tensor& labels, double divisor, Tensor& loss) {
+  check_sizes(desc, probs, labels);
+  const Items items(ctx, desc, labels);
+  const float* const p = read(ctx, probs);
+  put_loss(ctx, "focal loss", desc, divisor, loss, [=] __host__ __device__(std::int64_t item) {
+    const std::int64_t label = items.label(item);
+    return label < 0 ? 0.0 : focal_term(focal, p[items.element(item, label)]);
+  });
+}
+
+void softmax_focal_loss_backward(Context& ctx, const ClassDesc& desc, const FocalDesc& focal,
+                                 const Tensor& probs, const Tensor& labels, float scale,
+                                 Tensor& dscores) {
+  check_sizes(desc, probs, labels);
+  check_sizes(desc, dscores, labels);
+  const Items items(ctx, desc, labels);
+  const float* const p = read(ctx, probs);
+  float* const out = write(ctx, dscores);
+  each(ctx, "focal loss's gradient", dscores.count(), [=] __host__ __device__(std::int64_t i) {
+    const std::int64_t item = items.item_of(i), label = items.label(item);
+    if (label < 0) {
+      out[i] = 0;
+      return;
+    }
+    const float slope = focal_slope(focal, p[items.element(item, label)]);
+    out[i] = scale * slope * (label == items.class_of(i) ? p[i] - 1.0f : p[i]);
   });
 }
 

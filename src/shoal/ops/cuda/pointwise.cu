@@ -113,6 +113,10 @@ void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
       return each([=] __host__ __device__(float x) { return x < a ? a : x > b ? b : x; });
     case MapKind::kSwish:
       return each([=] __host__ __device__(float x) { return x * sigmoid(a * x); });
+    case MapKind::kCapped:
+      return each([=] __host__ __device__(float x) {
+        return x > b ? b : x < 0 ? (a == 0 ? 0 : a * x) : x;
+      });
   }
 }
 
@@ -150,6 +154,10 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
           [=] __host__ __device__(float x, float dy) { return x < a || x > b ? 0 * dy : dy; });
     case MapKind::kSwish:
       return each([=] __host__ __device__(float x, float dy) { return dy * swish_slope(a, x); });
+    case MapKind::kCapped:
+      return each([=] __host__ __device__(float x, float dy) {
+        return x > 0 ? (x >= b ? 0 * dy : dy) : a * dy;
+      });
   }
 }
 
