@@ -5,6 +5,25 @@
 # make's own rules would compile what waits for a generated header.
 .SUFFIXES:
 -include Makefile.config
+# Settings of Caffe's Makefile.config, which do nothing here, and what does: NAME;words without blanks.
+CAFFE_SETTINGS := \
+  CPU_ONLY;CUDA_:=_0_builds_for_the_CPU_alone  USE_CUDNN;CUDA_:=_1_brings_cuDNN_along \
+  USE_NCCL;CUDA_:=_1_loads_NCCL_where_it_is  CUDA_DIR;CUDA_HOME  CUDA_ARCH;CUDA_ARCHS \
+  USE_OPENCV;OpenCV_is_always_used  OPENCV_VERSION;OpenCV_4_is_used \
+  USE_LEVELDB;LevelDB_is_always_used  USE_LMDB;LMDB_is_always_used \
+  ALLOW_LMDB_NOLOCK;nothing:_readers_take_no_lock  USE_HDF5;HDF5_:=_0_builds_without_it \
+  BLAS;OpenBLAS_is_used  BLAS_INCLUDE;CXXFLAGS_+=_-I...  BLAS_LIB;LDLIBS_+=_-L... \
+  CUSTOM_CXX;CXX  COMMON_FLAGS;CXXFLAGS_+=_...  DEBUG;OPT_:=_-O0_-g \
+  INCLUDE_DIRS;CXXFLAGS_+=_-I...  LIBRARY_DIRS;LDLIBS_+=_-L...  LINKER_FLAGS;LDLIBS_+=_... \
+  USE_PKG_CONFIG;pkg-config_is_asked_anyway  BUILD_DIR;BUILD  DISTRIBUTE_DIR;PREFIX \
+  WITH_PYTHON_LAYER;nothing  PYTHON_INCLUDE;nothing  PYTHON_LIB;nothing \
+  PYTHON_LIBRARIES;nothing  ANACONDA_HOME;nothing  MATLAB_DIR;nothing  TEST_GPUID;nothing  Q;nothing
+setting_name = $(firstword $(subst ;, ,$(1)))
+ifeq ($(MAKELEVEL),0)
+$(foreach s,$(CAFFE_SETTINGS),$(if $(filter file override command,$(firstword $(origin $(call \
+  setting_name,$(s))))),$(info Makefile.config: $(call setting_name,$(s)) is of Caffe and has no \
+  effect here; instead: $(subst _, ,$(lastword $(subst ;, ,$(s)))))))
+endif
 ifeq ($(origin CXX),default)
 CXX      := g++
 endif
@@ -91,6 +110,7 @@ PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp \
             src/shoal/parallel/sums/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp \
             src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp \
+            src/shoal/data/image_changes.cpp \
             tests/net/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
             $(patsubst %.cpp,%.o,$(shell \
@@ -119,12 +139,13 @@ $(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src
 $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
 TABLE_SRC := $(call find_src,src/shoal/base src/shoal/optim src/shoal/table)
 TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
-TABLE_TESTS := wire plan link link_parts link_faults link_encryption link_pressure tls simulated_link client \
+TABLE_TESTS := wire plan link link_parts link_faults link_encryption link_certificates \
+            link_caps link_pressure tls simulated_link client \
             codec shard scheme scheme_vectors scheme_groups link_memory \
             drift_barrier esync coordinator coordinator_join coordinator_rounds \
-            coordinator_pace faults service service_start service_fault
-TABLE_SUPPORT := coordinator_rig faulty_link history job_over_tcp links messages places ports \
-            simulated_cluster simulated_worker draw_case unreliable_link
+            coordinator_pace coordinator_losses shard_copies faults every_message service service_start service_fault
+TABLE_SUPPORT := certificates coordinator_rig faulty_link history job_over_tcp links messages places ports \
+            simulated_cluster simulated_losses simulated_worker draw_case unreliable_link
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,\
                main base/bytes_test $(TABLE_TESTS:%=table/%_test) $(addprefix support/,$(TABLE_SUPPORT)))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire src/shoal/table/scheme) \
@@ -141,7 +162,7 @@ USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/pch/$(PRE).h)
 all: $(TOOLS) $(ALIASES)             ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
-soak: $(BUILD)/tests/all             ## a million histories of the table service with faults
+soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, and more losses
 	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## the style: layers, sizes, format, forbidden words
 	python3 scripts/check_style.py
@@ -274,7 +295,8 @@ $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(addprefix $(BUILD)/src/shoal/,ops/cpu/%.o table/update.o data/transform.o): \
   private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
 $(if $(V4_OBJ),$(BUILD)/src/shoal/ops/cpu_kernels.o): private CPPFLAGS += -DSHOAL_CPU_V4=1
-$(BUILD)/src/shoal/data/image.o $(BUILD)/tests/net/opencv_test.o: private CPPFLAGS += $(OPENCV)
+$(BUILD)/src/shoal/data/image.o $(BUILD)/src/shoal/data/image_changes.o \
+  $(BUILD)/tests/net/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): \
   private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 $(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): \

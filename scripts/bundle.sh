@@ -2,6 +2,7 @@
 # Puts the tools, the test program and every library they need but the C library and the driver's into one folder, which then
 # runs on a machine without Shoal's packages (glibc as new as this machine's).
 # usage: scripts/bundle.sh [BUILD [FOLDER]]      default: build/release, BUILD/bundle; an earlier bundle there is replaced
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${1:-build/release}

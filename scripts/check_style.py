@@ -17,11 +17,16 @@ LONG_FILES = {
     'tests/support/layer_cases.cpp',
 }
 # Characters of code that each module may have, comments and white space aside. Raise one with a reason beside it.
-# 2026-11-28: table, tests and tools grew by TLS, by second copies of rows and by jobs that outlive a process; base lost its own SHA-256.
+# 2026-11-28: table, tests and tools grew by TLS, by second copies of rows and by jobs that outlive a process; base lost its own SHA-256;
+# solver, parallel and simulate by the recovery of sums among workers after a loss, and by losses in virtual time. Tests lose processes at
+# every message, and more than one. table grew by the coordinator's standbys, and by certificates.
+# 2026-11-29: layers, ops, proto and tests grew by the layers and fields of Caffe's forks; net by what a net predicts.
+# 2026-11-29: simulate, tests and tools grew by workers that fail and come back in a simulated job, and by the account of what that costs.
+# data, solver, tests and tools grew by SSD's records and boxes, its tests of detections and its converters.
 BUDGETS = {
-    'base': 39_000, 'compat': 17_000, 'data': 128_500, 'layers': 182_000, 'net': 80_000, 'ops': 406_000, 'optim': 9_500,
-    'parallel': 241_500, 'proto': 80_000, 'report': 18_500, 'simulate': 60_000, 'solver': 132_500, 'table': 353_000,
-    'tensor': 40_000, 'tests': 1_672_000, 'tools': 236_000,
+    'base': 44_500, 'compat': 17_000, 'data': 172_000, 'layers': 365_000, 'net': 97_000, 'ops': 450_000, 'optim': 10_200,
+    'parallel': 261_500, 'proto': 96_000, 'report': 20_500, 'simulate': 81_000, 'solver': 158_000, 'table': 436_000,
+    'tensor': 40_000, 'tests': 2_020_000, 'tools': 268_000,
 }
 SUBJECT = re.compile(r'[a-z][\w./+-]*(, [a-z][\w./+-]*)*: \S.*')
 MAX_SUBJECT = 72
@@ -35,7 +40,8 @@ VENDORS = [
     (r'opencv2?/', ('src/shoal/data/', 'tests/net/opencv_test.cpp',)),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
-    (r'openssl/', ('src/shoal/base/sha256.cpp', 'src/shoal/base/hmac.cpp', 'src/shoal/table/link/tls')),
+    (r'openssl/', ('src/shoal/base/sha256.cpp', 'src/shoal/base/hmac.cpp', 'src/shoal/base/signing.cpp', 'src/shoal/table/link/tls',
+                  'tests/support/certificates.cpp')),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/dnnl/',)),
     (r'mpi\.h', ('src/shoal/parallel/sums/mpi_sum.cpp',)),
     (r'hdf5', ('src/shoal/proto/hdf5.cpp',)),

@@ -56,6 +56,21 @@ class EveryScript(unittest.TestCase):
                 self.assertEqual((parsed.returncode, parsed.stderr), (0, ''))
 
 
+    def test_starts_itself_again_where_sh_runs_it(self):
+        sourced = {'need_tools.sh', 'train_parts.sh', 'unity.sh', 'join_objects.sh'}   # and two that make alone runs
+        for path in shell_scripts():
+            if path.name in sourced:
+                continue
+            with self.subTest(path.relative_to(ROOT)):
+                first = next(line for line in path.read_text().split('\n') if not line.startswith('#'))
+                self.assertEqual(first.partition('   #')[0], '[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"')
+        with tempfile.TemporaryDirectory() as name:
+            script = Path(name) / 'one.sh'
+            script.write_text(f'#!/usr/bin/env bash\n{first}\nset -o pipefail\nwords=("$@")\necho "${{words[1]}}"\n')
+            said = subprocess.run(['sh', script, 'a', 'b c'], check=True, capture_output=True, text=True).stdout
+            self.assertEqual(said, 'b c\n')
+
+
 class Scripts(unittest.TestCase):
     """Those of scripts/ that change more than their own files."""
 
@@ -97,9 +112,9 @@ class Copy(unittest.TestCase):
         shutil.copy(ROOT / 'models/caffenet/solver.prototxt', self.root / 'models/caffenet')
         (self.root / 'models/caffenet/train_val.prototxt').write_text(NET)
 
-    def go(self, script, *args, start='.', **variables):
+    def go(self, script, *args, start='.', timeout=60, **variables):
         """The exit code of a script, and all that it said."""
-        done = subprocess.run([self.root / script, *args], cwd=self.root / start, timeout=60, text=True,
+        done = subprocess.run([self.root / script, *args], cwd=self.root / start, timeout=timeout, text=True,
                               env={**os.environ, 'BUILD': str(BUILD), **variables},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.returncode, done.stdout
@@ -170,18 +185,85 @@ class Recurrent(Copy):
         self.assertGreater(float(scores[-1]), 0.6, said)
 
 
+class FasterRCNN(Copy):
+    def test_learns_drawn_boxes(self):
+        shutil.copytree(ROOT / 'examples/faster_rcnn', self.root / 'examples/faster_rcnn')
+        drawn = self.root / 'build/faster_rcnn'
+        subprocess.run([self.root / 'examples/faster_rcnn/draw_boxes.py', drawn.relative_to(self.root), '60', '20'],
+                       cwd=self.root, check=True, stdout=subprocess.PIPE)
+        code, said = self.go('examples/faster_rcnn/train.sh', '--max_iter=300', '--set=test_iter: 20 test_interval: 300', '--threads=1')
+        self.assertEqual(code, 0, said)
+        for score, least in (('rpn_accuracy', 0.8), ('accuracy', 0.5)):
+            scores = re.findall(rf' {score} = ([0-9.]+)', said)
+            self.assertGreater(float(scores[-1]), least, said)
+
+    def test_draws_the_same_each_time(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            for folder in (one, two):
+                subprocess.run([ROOT / 'examples/faster_rcnn/draw_boxes.py', folder, '3', '2'], check=True, stdout=subprocess.PIPE)
+            self.assertEqual((Path(one) / 'train.h5').read_bytes(), (Path(two) / 'train.h5').read_bytes())
+            self.assertNotEqual((Path(one) / 'train.h5').read_bytes(), (Path(one) / 'test.h5').read_bytes())
+
+
+class Ssd(Copy):
+    def test_learns_drawn_boxes_and_a_second_program_computes_the_same_precision(self):
+        shutil.copytree(ROOT / 'examples/ssd', self.root / 'examples/ssd')
+        code, said = self.go('examples/ssd/run.sh', 'made', timeout=300, ITERATIONS='500', TRAIN_IMAGES='200', TEST_IMAGES='40', OMP_NUM_THREADS='1')
+        self.assertEqual(code, 0, said)
+        solver = float(re.findall(r'detection_eval = ([0-9.]+)', said)[-1])
+        self.assertGreater(solver, 0.3, said)
+        self.assertAlmostEqual(float(re.findall(r'^mAP: ([0-9.]+)', said, re.MULTILINE)[-1]), solver, delta=0.03, msg=said)
+
+    def test_draws_the_same_each_time(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            for folder in (one, two):
+                subprocess.run([ROOT / 'examples/ssd/draw_boxes.py', folder, '--train=3', '--test=2'], check=True)
+            name = 'JPEGImages/{}_00001.ppm'
+            self.assertEqual((Path(one) / name.format('train')).read_bytes(), (Path(two) / name.format('train')).read_bytes())
+            self.assertNotEqual((Path(one) / name.format('train')).read_bytes(), (Path(one) / name.format('test')).read_bytes())
+
+    def test_boxes_are_where_objects_were_painted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([ROOT / 'examples/ssd/draw_boxes.py', folder, '--train=20', '--test=0'], check=True)
+            for annotation in Path(folder).glob('Annotations/*.xml'):
+                header, _, pixels = (Path(folder) / f'JPEGImages/{annotation.stem}.ppm').read_bytes().partition(b'\n255\n')
+                self.assertEqual((header, len(pixels)), (b'P6\n96 96', 3 * 96 * 96))
+                text = annotation.read_text()
+                for name, box in re.findall(r'<name>(\w+)</name>.*?<bndbox>(.*?)</bndbox>', text, re.DOTALL):
+                    xmin, ymin, xmax, ymax = (int(side) for side in re.findall(r'>(\d+)<', box))
+                    self.assertTrue(0 <= xmin < xmax <= 96 and 0 <= ymin < ymax <= 96, text)
+                    middle = pixels[3 * ((ymin + ymax) // 2 * 96 + (xmin + xmax) // 2):][:3]
+                    # Rectangles are red or orange, discs blue or green.
+                    self.assertEqual(name, 'rectangle' if middle[0] > max(middle[1:]) else 'disc', (text, tuple(middle)))
+
+
 class Chaos(unittest.TestCase):
-    def test_a_killed_process_is_lost_and_comes_back(self):
+    def go(self, **settings):
         if not (BUILD / 'tools/train').exists():
             self.skipTest(f'no tools in {BUILD}: run make first, or set BUILD')
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([ROOT / 'examples/cluster/chaos.sh', BUILD / 'tools'], text=True,
-                                  env={**os.environ, 'OUT': out, 'DURATION': '13', 'EVERY': '5'},
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertRegex(done.stdout, r'\nkill +5\.\d +[123] +\d+\.\d\d +\d+\.\d\d +\d')
-            accuracy = re.search(r'accuracy on 2000 test images: (0\.\d+)', done.stdout)
-            self.assertGreater(float(accuracy.group(1)), 0.85, done.stdout)
+                                  env={**os.environ, 'OUT': out, **settings}, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=180)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        accuracy = re.search(r'accuracy on 2000 test images: (0\.\d+)', done.stdout)
+        self.assertGreater(float(accuracy.group(1)), 0.85, done.stdout)
+        return done.stdout
+
+    def test_a_killed_process_is_lost_and_comes_back(self):
+        said = self.go(DURATION='13', EVERY='5')
+        self.assertRegex(said, r'\nkill +5\.\d +[123] +\d+\.\d\d +\d+\.\d\d +\d')
+
+    def test_a_cut_process_is_lost_and_comes_back(self):
+        made = shutil.which('ip') and subprocess.run(['ip', 'netns', 'add', 'examples_test'],
+                                                     stderr=subprocess.DEVNULL).returncode == 0
+        if not made:
+            self.skipTest('no network namespaces here: they need root and the program ip')
+        subprocess.run(['ip', 'netns', 'del', 'examples_test'], check=True)
+        said = self.go(CUT='1', DURATION='40', EVERY='11', SEED='5', FLAGS='--lost_after=2')
+        lost, back = re.search(r'\ncut +22\.\d +\d +(\S+) +\S+ +(\S+)', said).groups()
+        self.assertGreater(float(lost), 0.9, said)            # nothing was heard
+        self.assertGreater(float(back), 9.9, said)            # nothing came through
 
 
 class ImageNet(Copy):

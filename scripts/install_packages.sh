@@ -2,6 +2,7 @@
 # Installs what Shoal is built from and is not there yet. Debian or Ubuntu, as root or with sudo; asks nothing.
 # With --tests also what some tests are skipped without: an ssh server (which Debian then starts), ip, cmake, qemu, which shows programs
 # another processor, and clang for make tidy.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 
 packages=(

@@ -2,6 +2,7 @@
 # Installs what was built into a scratch folder, and builds examples/embed and examples/cpp_classification with that alone: headers,
 # library and pkg-config file must suffice. Runs classify. Then a CMake project links the library, a staged install goes to DESTDIR,
 # and uninstall leaves nothing. usage: install_test.sh [BUILD]
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD build=${1:-build/release}

@@ -17,11 +17,11 @@ last words, the rest is stopped, and its exit code is the launcher's. Ctrl-C sto
 one, else with 143. A process that ends with 75 by itself has left the job, which goes on: scripts/stop.py --job=NAME --rank=K makes one
 leave. What was left behind, scripts/stop.py stops.
 
-A process other than process 0 that was killed, or ends with 6 or 8, is no failure if process 0's
-log says within --settle seconds that the job goes on without it. --restart=N starts it again on its
-machine, where it joins the job, after 1, 2, 4 ... 60 seconds (less again after minutes of a good
-life), and at most N times. If the whole job is lost, with process 0 or because it cannot go on, all
-its processes start again with --snapshot=auto. What ends with 2, 3, 4, 5, 7 or 9 is for its user to
+A process that was killed, or ends with 6 or 8, is no failure if another's log says within --settle
+seconds that the job goes on without it. --restart=N starts it again on its machine, where it joins
+the job, after 1, 2, 4 ... 60 seconds (less again after minutes of a good life), and at most N
+times. If the whole job is lost because it cannot go on, all its processes start again with
+--snapshot=auto. What ends with 2, 3, 4, 5, 7 or 9 is for its user to
 mend, and is not started again. The last lines list what was lost, and when it was back."""
 import argparse
 import json
@@ -116,7 +116,9 @@ class Job:
         return self.verdict()
 
     def is_over(self):
-        return bool(self.failed) or self.ranks[0].ended
+        """Whether the job has failed, or has ended for those that take part in it."""
+        takes_part = [rank for rank in self.ranks if not self.losses.no_part(rank)]
+        return bool(self.failed) or any(rank.ended and rank.code == 0 for rank in takes_part) or all(rank.ended for rank in takes_part)
 
     def trains(self):
         """Whether nothing stops the job, as far as is known here."""
@@ -137,7 +139,7 @@ class Job:
                 self.interrupt(self.handled)
             if isinstance(event, tuple):                      # from Rank.hear()
                 what, who = event
-                {'lost': self.losses.lost, 'joined': self.losses.joined}[what](who)
+                {'lost': self.losses.lost, 'rejoins': self.losses.rejoins, 'joined': self.losses.joined}[what](who)
             elif event is not None:
                 self.on_end(event)
             failed, due = self.losses.on_time()
@@ -159,9 +161,10 @@ class Job:
     def on_end(self, rank):
         rank.ended = True
         self.losses.ended(rank)
-        if rank.code == REQUEUE and not self.interrupts:
+        cut_off = rank.code == REQUEUE and self.losses.is_out(rank)
+        if rank.code == REQUEUE and not self.interrupts and not cut_off:
             self.show(f'launch: {rank.process.name} has ended with code {REQUEUE}: it left the job, or the job stops after a snapshot\n')
-        elif rank.code not in (0, REQUEUE) and not (self.interrupts and rank.code == UNREADY) and not self.losses.takes(rank):
+        elif (cut_off or rank.code not in (0, REQUEUE)) and not (self.interrupts and rank.code == UNREADY) and not self.losses.takes(rank):
             self.on_failure(rank)
 
     def release_lost(self):
@@ -181,7 +184,7 @@ class Job:
         entry = Loss(self.culprit(), time.time(), whole=True)
         self.losses.history.append(entry)
         self.show(f'launch: the job was lost: {entry.rank.process.name} ended with code {entry.rank.code}\n')
-        if not self.wait_until(self.losses.next_start(self.ranks[0])):
+        if not self.wait_until(self.losses.next_start(self.ranks[0], whole=True)):
             self.show('launch: interrupted; the job is not started again\n')
             return False
         self.losses.all_back()
@@ -256,7 +259,8 @@ class Job:
         unready = self.interrupts and any(rank.code == UNREADY for rank in self.ranks)
         if unready:
             self.failed = [rank for rank in self.failed if rank.code != PEER_LOST]
-        if not self.failed and self.ranks[0].code == REQUEUE:
+        codes = {rank.code for rank in self.ranks if not self.losses.no_part(rank)}
+        if not self.failed and REQUEUE in codes and 0 not in codes:
             self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
             return REQUEUE
         if not self.failed and any(rank.code is None and not self.losses.no_part(rank) for rank in self.ranks):
@@ -351,6 +355,9 @@ def read_arguments(words):
     parser.add_argument('-n', '--num_workers', '--num-workers', type=int, metavar='WORKERS', help='number of workers')
     parser.add_argument('-s', '--num_servers', '--num-servers', type=int, metavar='SERVERS', help='with -n: number of servers beside the workers')
     parser.add_argument('-H', '--hosts', metavar='FILE', help='with -n: file with one address a line; processes take them in turn; default: this machine')
+    parser.add_argument('-i', '--interface', metavar='NAME', help='with -H: the network interface that processes listen on, as iface= in a machinefile')
+    parser.add_argument('--launcher', '--cluster', default='ssh', metavar='WAY',
+                        help="dmlc's: ssh, or local for this machine; of others that start processes by themselves, mpi and slurm, see the docs")
     parser.add_argument('--sync', metavar='PATHS', help='copy these files and folders (a,b,c) to each other host first; "." is the current folder')
     parser.add_argument('--sync_timeout', type=float, default=1800, metavar='SECONDS', help='limit for the copies to one host; default: %(default)s')
     parser.add_argument('--log_dir', default='logs', help='folder of the logs; default: %(default)s')
@@ -372,6 +379,11 @@ def read_arguments(words):
         raise UsageError('the command to run is missing: ... -- build/release/tools/train --solver=FILE')
     if '\n' in os.environ.get('SHOAL_JOB_TOKEN', ''):        # the agents read it as one line
         raise UsageError('SHOAL_JOB_TOKEN has several lines; a token is one')
+    if args.launcher not in ('ssh', 'local'):
+        started = {'mpi': 'mpirun', 'slurm': 'srun'}.get(args.launcher)
+        instead = f': start the command itself with {started} -n {args.num_workers or "N"} {" ".join(command)}; it reads the variables of {started}' \
+            if started else '; it is ssh or local, and YARN and SGE are not followed here'
+        raise UsageError(f'--launcher {args.launcher}{instead}')
     if args.restart < 0:
         raise UsageError(f'--restart={args.restart}: from 0 up')
     if args.job and not JOB.fullmatch(args.job):
@@ -381,7 +393,14 @@ def read_arguments(words):
 
 def main():
     args, command, checking = read_arguments(sys.argv[1:])
+    if args.launcher == 'local':
+        args.hosts = None
     processes = processes_of(args)
+    if args.interface and args.hosts:
+        for process in processes:
+            process.keys.setdefault('iface', args.interface)
+    elif args.interface:
+        print(f'-i {args.interface} has no effect on processes of this machine alone', file=sys.stderr)
     hosts = Hosts(args.ssh_port, args.ssh_identity, args.ssh_args, args.force_ssh)
     if not all(map(hosts.is_local, processes)) and not shutil.which('ssh'):
         raise UsageError('the machinefile names other hosts, and there is no ssh here')

@@ -3,8 +3,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-PEER_LOST, STALLED, KILLED, NO_SSH = 6, 8, 128, 255
+PEER_LOST, STALLED, REQUEUE, KILLED, NO_SSH = 6, 8, 75, 128, 255
 USERS = (2, 3, 4, 5, 7, 9)          # codes of what its user is to mend before another start
+WHOLE = 'whole'                     # in place of a rank: all processes
 SHORTEST, LONGEST, GOOD_LIFE = 1, 60, 60                      # seconds
 
 
@@ -57,14 +58,18 @@ class Losses:
 
     def begin(self):
         """All processes of the job start at iteration 0 or from one snapshot."""
-        self.out = set()             # ranks, as the job has them, that process 0 goes on without
-        self.undecided = {}          # processes that ended: until when process 0 may say so
+        self.out = set()             # ranks, as the job has them, that it goes on without
+        self.undecided = {}          # processes that ended: until when another may say so
         self.waiting = {}            # by rank: the process to start again, and when
         self.frozen = {}             # processes that are lost and run: when they are killed
 
+    def is_out(self, rank):
+        """Whether the job goes on without the process."""
+        return rank.known_as in self.out
+
     def no_part(self, rank):
         """Whether the job does not count on the process: it is lost, or has not joined yet."""
-        return not rank.joined or rank.known_as in self.out
+        return not rank.joined or self.is_out(rank)
 
     # ---- what happens ----
 
@@ -73,28 +78,33 @@ class Losses:
 
     def takes(self, rank):
         """Whether the end of a process is no failure of the job, as far as is known now."""
-        if rank.process.rank == 0:
-            return False
         if self.no_part(rank):
             self.settle(rank)
             return True
         host_lost = rank.code == NO_SSH and not self.job.hosts.is_local(rank.process)
-        if not (is_loss(rank.code) or host_lost) or not self.job.trains():
+        if not (is_loss(rank.code) or host_lost) or self.job.interrupts or self.job.failed:
             return False
         self.undecided[rank] = time.monotonic() + self.job.args.settle
         return True
 
     def lost(self, known_as):
-        """Process 0 says that the job goes on without a process."""
+        """The process that coordinates says that the job goes on without one."""
+        if known_as in self.out:
+            return                                            # its successor says so again
         self.out.add(known_as)
         rank = next((r for r in self.job.ranks if r.known_as == known_as), None)
         if rank is None:
             return                                            # it was not started here
         self.history.append(Loss(rank, time.time()))
-        if self.undecided.pop(rank, None):
+        # One that was cut off may end before the others have lost it, as one that leaves does.
+        if self.undecided.pop(rank, None) or rank.ended and rank.code == REQUEUE:
             self.settle(rank)
         elif rank.code is None:
             self.frozen[rank] = time.monotonic() + self.job.args.grace
+
+    def rejoins(self, rank):
+        """A process that was lost and still runs asks the job for another rank."""
+        self.frozen.pop(rank, None)
 
     def joined(self, rank):
         rank.joined, rank.since = True, time.monotonic()
@@ -110,7 +120,8 @@ class Losses:
     def settle(self, rank):
         """A process has ended that the job goes on without."""
         name = rank.process.name
-        if not self.job.trains() or rank.code in (0, 75):
+        left = rank.code == 0 or rank.code == REQUEUE and not self.is_out(rank)
+        if left or not self.job.trains():
             return
         self.job.show(f'launch: [{name}] ended with code {rank.code}; '
                       'the job goes on without it\n')
@@ -124,13 +135,13 @@ class Losses:
         elif most:
             self.waiting[rank.process.rank] = (rank.process, self.next_start(rank))
 
-    def next_start(self, rank):
-        """Counts a start, says when it is, and returns that."""
-        number = rank.process.rank
+    def next_start(self, rank, whole=False):
+        """Counts a start, of all processes if `whole`, says when it is, and returns that."""
+        number = WHOLE if whole else rank.process.rank
         self.tries[number] += 1
         lived = time.monotonic() - rank.since if rank.joined else 0
         pause = self.pauses.setdefault(number, Pause()).take(lived)
-        who = 'the whole job' if number == 0 else rank.process.name
+        who = 'the whole job' if whole else rank.process.name
         self.job.show(f'launch: {who} is started again in {pause} s '
                       f'(start {self.tries[number]} of --restart={self.job.args.restart})\n')
         return time.monotonic() + pause
@@ -165,13 +176,13 @@ class Losses:
 
     def may_begin_again(self):
         """Whether a job that failed is one that was lost, and may be started once more."""
-        return (self.job.failed and self.tries[0] < self.job.args.restart
+        return (self.job.failed and self.tries[WHOLE] < self.job.args.restart
                 and not self.job.interrupts
                 and all(is_loss(rank.code) for rank in self.job.failed))
 
     def all_back(self):
         """All processes start again, which is a start of each."""
-        for process in self.job.processes[1:]:
+        for process in self.job.processes:
             self.tries[process.rank] += 1
         for loss in self.history:
             loss.back = loss.back or time.time()

@@ -4,6 +4,7 @@ place whose words the tests write."""
 import os
 import re
 import signal
+import threading
 import unittest
 from types import SimpleNamespace
 
@@ -12,9 +13,9 @@ from launch_rank import words_to_join
 from launch_test import Case, alive, wait_until
 from machinefile import read_machinefile
 
-# Notes each start in starts.RANK. Process 0 says what it finds in the file "say". All end with the
-# code in the file end.RANK, or "end" for all, and with 6 once process 0 was killed: it leaves its
-# number in the file "first" then. A process that joins ends at once with the code in the file "die"
+# Notes each start in starts.RANK. Each says what it finds in the file say.RANK, and ends with the code
+# in the file end.RANK, or "end" for all, or with 6 once process 0 was killed: it leaves its number in
+# the file "first" then. A process that joins ends at once with the code in the file "die"
 # if there is one; otherwise it has joined.
 TRAINER = r'''#!/bin/sh
 how=founds rank=${*##*--client_id=}
@@ -40,7 +41,8 @@ fi
 echo $$ > "OUT/new.$rank" && mv "OUT/new.$rank" "OUT/pid.$rank"
 i=0
 while [ $i -lt 600 ]; do
-  if [ "$rank" = 0 ] && [ -e OUT/say ]; then mv OUT/say OUT/said; cat OUT/said >&2; rm OUT/said; fi
+  say=OUT/say.$rank
+  [ ! -e "$say" ] || { mv "$say" "$say.said"; cat "$say.said" >&2; rm "$say.said"; }
   for file in "OUT/end.$rank" OUT/end; do [ ! -e "$file" ] || exit "$(cat "$file")"; done
   if [ "$rank" != 0 ] && killed; then exit 6; fi
   sleep 0.05; i=$((i + 1))
@@ -82,12 +84,16 @@ class LossCase(Case):
     def kill(self, pid, rank, known_as):
         (self.folder / f'pid.{rank}').unlink()
         os.kill(pid, signal.SIGKILL)
-        self.put('say', lost(known_as))
+        self.put('say.0', lost(known_as))
 
     def check_end(self, launcher, code):
-        ended, more = self.end(launcher)
-        said = ''.join(self.said) + more
-        self.assertEqual(ended, code, said)
+        # communicate() would lose the lines that read_until() has buffered
+        watchdog = threading.Timer(60, launcher.kill)
+        watchdog.start()
+        self.said.extend(launcher.stderr)
+        watchdog.cancel()
+        said = ''.join(self.said)
+        self.assertEqual(launcher.wait(timeout=60), code, said)
         return said
 
     def finish(self, launcher):
@@ -111,16 +117,31 @@ class LossTest(LossCase):
 
     def test_a_rank_that_is_removed_first_and_ends_later(self):
         launcher, _ = self.begin()
-        self.put('say', lost(2))
+        self.put('say.0', lost(2))
         self.read_until(launcher, 'lost rank 2')
         self.put('end.2', '6')
         self.read_until(launcher, '[2@127.0.0.1] ended with code 6; the job goes on without it')
         self.finish(launcher)
 
+    def test_a_rank_that_was_removed_and_joins_anew_is_back(self):
+        launcher, _ = self.begin('--grace=1')
+        self.put('say.0', lost(2))
+        self.read_until(launcher, 'lost rank 2')
+        self.put('say.2', 'I1 run_job.cpp:1] Process 7 of 8, as both; known from --join\n'
+                          'W1 table_membership.cpp:1] Iteration 5: has joined the job, as worker 2\n')
+        self.read_until(launcher, 'has joined the job')
+        self.put('say.0', lost(7))                            # the job knows it by another rank
+        self.read_until(launcher, 'lost rank 7')
+        self.put('end.2', '6')
+        self.read_until(launcher, '[2@127.0.0.1] ended with code 6; the job goes on without it')
+        said = self.finish(launcher)
+        self.assertRegex(said, r'2@127\.0\.0\.1 lost at \S+ \(ended with code 6\), back at \d')
+        self.assertNotIn('killing it', said)
+
     def test_a_loss_that_process_0_does_not_speak_of_ends_the_job(self):
         for line in ('', lost(1), lost(2).replace('goes on without it', 'cannot go on without it')):
             launcher, pids = self.begin('--settle=1')
-            self.put('say', line)
+            self.put('say.0', line)
             os.kill(pids[2], signal.SIGKILL)
             said = self.check_end(launcher, 137)
             self.assertIn('2@127.0.0.1 ended with code 137; stopping the others', said)
@@ -138,7 +159,7 @@ class LossTest(LossCase):
     def test_a_lost_process_that_does_not_end_holds_nothing_up(self):
         launcher, pids = self.begin('--settle=1')
         os.kill(pids[2], signal.SIGSTOP)
-        self.put('say', lost(2))
+        self.put('say.0', lost(2))
         self.read_until(launcher, 'lost rank 2')
         self.assertIn('2@127.0.0.1 lost at', self.finish(launcher))
         self.assertFalse(alive(pids[2]))
@@ -147,7 +168,7 @@ class LossTest(LossCase):
         launcher, pids = self.begin('--grace=1', '--restart=1')
         (self.folder / 'pid.2').unlink()
         os.kill(pids[2], signal.SIGSTOP)
-        self.put('say', lost(2))
+        self.put('say.0', lost(2))
         self.read_until(launcher, '2@127.0.0.1 has not ended, and the job goes on without it')
         self.read_until(launcher, '[2@127.0.0.1] W1 table_membership.cpp:152] Iteration 5: has')
         self.pids(3)
@@ -157,14 +178,15 @@ class LossTest(LossCase):
 class RestartTest(LossCase):
     def test_a_lost_rank_joins_again(self):
         launcher, pids = self.begin('--restart=2', command=('--solver=s', '--exchange=TABLE'))
-        first, third = (line.split()[2] for line in self.machines()[::2])
+        ports = [line.split()[2] for line in self.machines()]
+        every = ','.join(f'127.0.0.1:{port}' for port in ports)
         self.kill(pids[2], 2, 2)
         self.read_until(launcher, '2@127.0.0.1 is started again in 1 s (start 1 of --restart=2)')
         self.read_until(launcher, '[2@127.0.0.1] W1 table_membership.cpp:152] Iteration 5: has')
         again = self.pids(3)[2]
         self.assertEqual(self.starts(2)[1], 'joins --solver=s --exchange=TABLE '
-                         f'--join=127.0.0.1:{first} --role=both --data_part=2 --host=127.0.0.1 '
-                         f'--port={third} --advertise=127.0.0.1:{third}')
+                         f'--join={every} --role=both --data_part=2 --host=127.0.0.1 '
+                         f'--port={ports[2]} --advertise=127.0.0.1:{ports[2]}')
         self.kill(again, 2, 22)                               # the job knows it by another rank
         self.read_until(launcher, 'in 2 s (start 2 of --restart=2)')
         self.read_until(launcher, 'has joined the job')
@@ -192,6 +214,35 @@ class RestartTest(LossCase):
         self.assertIn('ended with code 6; the job goes on without it', said)
         self.assertIn('(ended with code 137), did not come back', said)
         self.assertEqual(len(self.starts(2)), 3)
+
+    def test_a_rank_that_was_cut_off_is_started_again(self):
+        launcher, _ = self.begin('--restart=1')
+        (self.folder / 'pid.2').unlink()
+        self.put('say.0', lost(2))
+        self.read_until(launcher, 'lost rank 2')
+        self.put('end.2', '75')
+        self.read_until(launcher, '2@127.0.0.1 is started again in 1 s (start 1 of --restart=1)')
+        (self.folder / 'end.2').unlink()
+        self.read_until(launcher, 'has joined the job')
+        self.pids(3)
+        self.finish(launcher)
+
+    def test_a_rank_that_was_cut_off_and_ended_before_it_was_lost_is_started_again(self):
+        launcher, _ = self.begin('--restart=3')
+        (self.folder / 'pid.2').unlink()
+        self.put('end.2', '75')
+        self.read_until(launcher, '2@127.0.0.1 has ended with code 75: it left the job, or')
+        (self.folder / 'end.2').unlink()
+        self.put('say.0', lost(2) + lost(2))                  # the second by another coordinator
+        self.read_until(launcher, '[2@127.0.0.1] ended with code 75; the job goes on without it')
+        self.read_until(launcher, '2@127.0.0.1 is started again in 1 s (start 1 of --restart=3)')
+        self.read_until(launcher, 'has joined the job')
+        self.pids(3)
+        said = self.finish(launcher)
+        self.assertEqual(len(self.starts(2)), 2)
+        self.assertEqual(said.count('is started again in'), 1)
+        self.assertRegex(said, r'2@127\.0\.0\.1 lost at \S+ \(ended with code 75\), back at \d')
+        self.assertEqual(said.count('2@127.0.0.1 lost at'), 1)
 
     def test_what_the_user_is_to_mend_is_not_started_again(self):
         launcher, pids = self.begin('--restart=2')
@@ -223,7 +274,7 @@ class RestartTest(LossCase):
 class WholeJobTest(LossCase):
     def end_all(self, launcher, pids):
         os.kill(pids[0], signal.SIGKILL)
-        self.read_until(launcher, '0@127.0.0.1 ended with code 137; stopping the others')
+        self.read_until(launcher, '; stopping the others')    # another may be seen to end first
 
     def test_the_loss_of_process_0_starts_all_again(self):
         launcher, pids = self.begin('--restart=1', command=('--solver=s',))
@@ -298,12 +349,13 @@ class UnitTest(unittest.TestCase):
         text = ('[::1] port=7\nb port=8 role=server iface=eth0 data=x gpus=1,2\n'
                 'c port=9 role=worker\n')
         first, second, third = read_machinefile(text, 'm')
-        self.assertEqual(words_to_join(['train'], second, first),
-                         ['train', '--join=[::1]:7', '--role=server', '--data_part=x',
+        every = [first, second, third]
+        self.assertEqual(words_to_join(['train'], second, every),
+                         ['train', '--join=[::1]:7,b:8', '--role=server', '--data_part=x',
                           '--interface=eth0', '--port=8', '--advertise=b:8', '--gpu=1,2'])
         given = ['train', '-port_range=1-5', '--role', 'both']
-        self.assertEqual(words_to_join(given, third, first),
-                         [*given, '--join=[::1]:7', '--data_part=2', '--host=c'])
+        self.assertEqual(words_to_join(given, third, every),
+                         [*given, '--join=[::1]:7,b:8', '--data_part=2', '--host=c'])
         self.assertEqual(SimpleNamespace(**second.keys).iface, 'eth0')
 
 

@@ -10,22 +10,24 @@ from machinefile import address_text
 
 KILLED = 128
 LAST_LINES = 20
-# Lines of a trainer's log: in that of process 0, which processes it goes on without; in that of a
-# process that joins, the rank that the job gives it, and that it takes part.
+# Lines of a trainer's log: in that of the process that coordinates, which processes the job goes on
+# without; in that of a process that joins, the rank that the job gives it, and that it takes part.
 LOST = re.compile(r'\] lost rank (\d+) \(host .* The job goes on without it\.$')
-PLACE = re.compile(r'\] Process (\d+) of \d+, as ')
+PLACE = re.compile(r'\] Process (\d+) of \d+, as .*; known from --join$')
 JOINED = re.compile(r'\] Iteration \d+: has joined the job, as ')
 
 
-def words_of_founder(command, _process, _first):
+def words_of_founder(command, _process, _all):
     """The command as it was given. The agent adds the machinefile and the rank."""
     return command
 
 
-def words_to_join(command, process, first):
-    """The command of a process that joins the job of process `first` in the place of `process`."""
+def words_to_join(command, process, processes):
+    """The command of a process that joins the job of `processes` in the place of `process`. It asks
+    at each of their servers: any may be lost."""
     given = {match.group(1) for word in command if (match := re.match(r'--?(\w+)', word))}
-    own = {'join': address_text(first.host, first.port),
+    own = {'join': ','.join(address_text(each.host, each.port) for each in processes
+                            if each.keys.get('role', 'both') != 'worker'),
            'role': process.keys.get('role', 'both'),
            'data_part': process.keys.get('data', process.rank),
            'interface': process.keys.get('iface'),
@@ -57,7 +59,7 @@ class Rank:
         local = job.hosts.is_local(process)
         folder = os.getcwd() if local else job.args.remote_dir or os.getcwd()
         command = (words_to_join if joins else words_of_founder)(job.command, process,
-                                                                 job.processes[0])
+                                                                 job.processes)
         arguments = [folder, job.name, process.rank, job.args.grace,
                      'joins' if joins else 'founds', *command]
         self.popen = subprocess.Popen(job.hosts.command(process, AGENT, arguments),
@@ -111,9 +113,12 @@ class Rank:
 
     def hear(self, line):
         """Puts what the job's losses follow from into the launcher's queue."""
-        if self.process.rank == 0 and (match := LOST.search(line)):
+        if match := LOST.search(line):
             self.job.events.put(('lost', int(match.group(1))))
-        elif self.known_as is None and (match := PLACE.search(line)):
+        elif match := PLACE.search(line):
+            if self.known_as is not None:                     # it was removed, and joins anew
+                self.joined = False
+                self.job.events.put(('rejoins', self))
             self.known_as = int(match.group(1))
         elif not self.joined and JOINED.search(line):
             self.job.events.put(('joined', self))

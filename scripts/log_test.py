@@ -51,6 +51,38 @@ class LogTest(unittest.TestCase):
         lines = [f'{stamp} 7 solver.cpp:4] Iteration {i} (1 iter/s, 2s/100 iters), loss = 1' for i, stamp in enumerate(stamps)]
         return [row['Seconds'] for row in parse_log.Log([f'{stamps[0]} 7 solver.cpp:1] Solving N', *lines]).train]
 
+    def lines(self, *lines):
+        return parse_log.Log(['I0402 10:00:00 7 solver.cpp:1] Solving N', *(f'I0402 10:00:{i:02} 7 solver.cpp:2] {line}' for i, line in enumerate(lines, 1))])
+
+    def test_lines_of_caffe_before_2017(self):
+        log = self.lines('Iteration 0, Testing net (#0)', '    Test net output #0: loss = 2.31 (* 1 = 2.31 loss)', 'Iteration 0, loss = 2.35',
+                         '    Train net output #0: loss = 2.36 (* 1 = 2.36 loss)', '    Train net output #1: loss = 7', 'Iteration 0, lr = 0.01',
+                         'Iteration 100, loss = 0.75', '    Train net output #0: loss = 0.71 (* 1 = 0.71 loss)', 'Iteration 100, lr = 0.001',
+                         'Iteration 200, loss = 0.4')                    # the last line is no display
+        self.assertEqual(log.train, [{'NumIters': 0, 'Seconds': 3.0, 'LearningRate': 0.01, 'loss': 2.36, 'loss[1]': 7.0},
+                                     {'NumIters': 100, 'Seconds': 7.0, 'LearningRate': 0.001, 'loss': 0.71}])
+        self.assertEqual(log.test[0], [{'NumIters': 0, 'Seconds': 1.0, 'LearningRate': 0.01, 'loss': 2.31}])
+        self.assertEqual([loss for _, loss in log.losses], [2.35, 0.75, 0.4])
+
+    def test_lines_of_caffe_of_2013(self):
+        log = self.lines('Iteration 0, Testing net', 'Test score #0: 0.125', 'Test loss: 2.25', 'Iteration 20, lr = 0.01', 'Iteration 20, loss = 2.5',
+                         'Iteration 40, loss = 1.5', 'Iteration 40, lr = 0.02')
+        self.assertEqual(log.train, [{'NumIters': 20, 'Seconds': 5.0, 'LearningRate': 0.01, 'loss': 2.5},
+                                     {'NumIters': 40, 'Seconds': 6.0, 'LearningRate': 0.02, 'loss': 1.5}])
+        self.assertEqual({name: log.test[0][0][name] for name in ('score0', 'loss')}, {'score0': 0.125, 'loss': 2.25})
+        self.assertEqual([row['loss'] for row in self.lines('Iteration 5, loss = 3', 'Iteration 6, loss = 2').train], [3, 2])
+
+    def test_lines_of_forks_are_refused(self):
+        with self.assertRaisesRegex(parse_log.Refused, '(?s)Iteration 100 .*is no line of BVLC'):
+            self.lines('Iteration 100 (12 iter/s, 8s/100 iter), 5.2/16.2ep, loss = 0.5')
+
+    def test_the_time_does_not_grow_with_the_square_of_the_outputs(self):
+        count = 20000
+        log = self.lines('Iteration 0 (1 iter/s, 1s/1 iters), loss = 1', *[f'Train net output #{i}: map = {i}' for i in range(count)])
+        self.assertEqual((len(log.train[0]), log.train[0][f'map[{count - 1}]']), (count + 3, count - 1))
+        looked_at = max(log.counts.values())
+        self.assertEqual(looked_at, count)                           # each name was counted on, not sought from the first
+
     def test_seconds_over_the_ends_of_months_and_years(self):
         for stamps, expected in ((('I0228 23:59:50', 'I0301 00:00:10'), 20),                     # of 2026, which has no 29th of February
                                  (('I0228 23:59:50', 'I0229 00:00:10', 'I0301 00:00:10'), 86420),

@@ -50,14 +50,22 @@ def edit_distance(a, b):
     return rows[-1][-1]
 
 
+def most_slips(word, meant):
+    """How many slips may lie between a word and the one that was meant, as src/shoal/base/text.cpp has it."""
+    ending = word.rfind('_')
+    letters = ending if ending > 0 and len(meant) > len(word) - ending and meant.endswith(word[ending:]) else len(word)
+    other_first = letters > 1 and len(meant) > 1 and word[0] != meant[0] and word[1] == meant[1] and word[0] != meant[1]
+    return 0 if other_first else min(max(letters // 4, 1), 3)
+
+
 def known_words(word, candidates):
     def same_start(other):
         return next((i for i, (x, y) in enumerate(zip(word.lower(), other)) if x != y), min(len(word), len(other)))
 
-    limit = min(max((len(word) + 1) // 3, 1), 3)
-    distance, _, found = min(((edit_distance(word.lower(), c), -same_start(c), c) for c in candidates), key=lambda t: t[:2])
+    near = sorted(((edit_distance(word.lower(), c), -same_start(c), c) for c in candidates
+                   if edit_distance(word.lower(), c) <= most_slips(word.lower(), c)), key=lambda t: t[:2])
     known = ', '.join(candidates)
-    return f"; did you mean '{found}'? Known: {known}" if distance <= limit else f'; known: {known}'
+    return f"; did you mean '{near[0][2]}'? Known: {known}" if near else f'; known: {known}'
 
 
 def is_address(family, text):

@@ -68,6 +68,14 @@ class Make(Tree):
         self.assertIn('CUDA=1 needs nvcc, and there is none in /nosuch/bin or PATH: set CUDA_HOME or NVCC',
                       self.make('CUDA=1', 'CUDA_HOME=/nosuch', 'NVCC=', code=2))
 
+    def test_names_settings_of_caffes_makefile_config(self):
+        self.write('Makefile.config', 'CPU_ONLY := 1\nBLAS := atlas\nCXX := g++\n')
+        said = self.make('no_such_target', code=2)
+        self.assertIn('Makefile.config: CPU_ONLY is of Caffe and has no effect here; instead: CUDA := 0', said)
+        self.assertIn('Makefile.config: BLAS is of Caffe and has no effect here; instead: OpenBLAS is used', said)
+        self.assertNotIn('USE_CUDNN', said)
+        self.assertNotIn('CXX is', said)
+
     def test_alone_builds_the_tools(self):
         self.make()
         self.assertEqual(self.says('tools/caffe'), 'twice is 2')

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PARTS = ('compute', 'data_wait', 'row_wait', 'update', 'other')   # of a clock's seconds
 SUMS = (*PARTS, 'send', 'receive', 'bytes_sent', 'bytes_received', 'samples', 'local_steps', 'drops')
-KINDS = ('run', 'phase', 'clock', 'display', 'test')
+KINDS = ('run', 'phase', 'clock', 'display', 'test', 'fault', 'useful')
 NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)   # what reading a line of another form raises
 
 
@@ -22,6 +22,7 @@ class Run:
         self.path, self.label, self.scheme, self.name, self.simulated = Path(path), label, '', '', False
         self.clocks, self.displays, self.tests, self.bad_lines = {}, [], [], 0
         self.phases = []                                              # schemes after the first, where a run has several
+        self.faults, self.useful = {}, None                           # losses of processes by number; the last line about the compute
 
     def add(self, line):
         kind = line.get('kind', 'clock')
@@ -30,6 +31,10 @@ class Run:
             self.simulated = bool(line.get('simulated'))
         elif kind == 'phase':
             self.phases.append(line)
+        elif kind == 'fault':
+            self.faults[line['number']] = line                        # each chief writes those that it knows of
+        elif kind == 'useful':
+            self.useful = line
         elif kind == 'clock':
             self.clocks.setdefault(line.get('worker', 0), []).append(line)
         elif kind in ('display', 'test'):
@@ -95,6 +100,21 @@ class Run:
                     histogram[int(value)] = histogram.get(int(value), 0) + count
         return dict(sorted(histogram.items()))
 
+    # ---- losses of processes ----
+
+    def presence(self):
+        """The displays of a job that say how many processes are alive and take part."""
+        return [line for line in self.displays if 'alive' in line]
+
+    def useful_words(self):
+        """How useful the compute of a job that has ended was; '' if nothing says it."""
+        line = self.useful
+        if not line:
+            return ''
+        share = {whole: f'{100 * line["in_params"] / (line[whole] or 1):.2f} %' for whole in ('computed', 'possible')}
+        return (f'{share["computed"]} of the {line["computed"]} steps computed are in the params, {share["possible"]} of the '
+                f'{line["possible"]:.0f} that all processes could have computed')
+
     # ---- curves ----
 
     def accuracy_name(self):
@@ -152,6 +172,11 @@ def checked(line):
         line['worker'] = int(line.get('worker', 0))
         line.update({name: finite(line.get(name)) or 0 for name in SUMS})
         line['staleness'] = {of: {int(value): int(count) for value, count in counts.items()} for of, counts in (line.get('staleness') or {}).items()}
+    elif kind == 'fault':
+        line.update({name: int(line[name]) for name in ('number', 'rank', 'steps')})
+        line.update({name: finite(line.get(name)) for name in ('stopped', 'back')})
+    elif kind == 'useful':
+        line.update({name: int(line[name]) for name in ('in_params', 'computed', 'losses')}, possible=finite(line['possible']) or 0)
     elif kind != 'phase':
         line['loss'] = finite(line.get('loss'))
         line['outputs'] = {name: finite(value) for name, value in (line.get('outputs') or {}).items()}

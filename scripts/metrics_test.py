@@ -107,6 +107,18 @@ class ReaderTest(Case):
         self.assertEqual([value for _, value in run.accuracies()], [0.5, 0.9, 0.8])
         self.assertEqual((run.time_to(0.85), run.time_to(0.95), run.final_accuracy()), (6.0, None, 0.8))
 
+    def test_losses_and_what_was_useful(self):
+        shown = {'kind': 'display', 'time': 1.0, 'loss': 2.0, 'outputs': {}}
+        run = self.run_of({**shown, 'clock': 1}, {**shown, 'clock': 2, 'alive': 3, 'taking_part': 2, 'committed': 7},
+                          {'kind': 'fault', 'clock': 3, 'time': 0.5, 'number': 1, 'rank': 2, 'host': 'b', 'why': 'killed', 'stopped': 0.25,
+                           'back': None, 'steps': 1},
+                          {'kind': 'useful', 'clock': 9, 'time': 3.0, 'in_params': 99, 'computed': 100, 'possible': 110.2, 'losses': 1})
+        self.assertEqual([line['committed'] for line in run.presence()], [7])
+        self.assertEqual([(fault['rank'], fault['stopped'], fault['back']) for fault in run.faults.values()], [(2, 0.25, None)])
+        self.assertEqual(run.useful_words(), '99.00 % of the 100 steps computed are in the params, 89.84 % of the 110 that all processes '
+                                             'could have computed')
+        self.assertEqual(self.run_of({**shown, 'clock': 1}, name='other').useful_words(), '')
+
     def test_a_line_that_is_being_written_is_passed_over_and_a_bad_one_is_named(self):
         path = lines(self.folder / 'run/metrics.0.jsonl', CLOCK)
         path.write_text(path.read_text() + '{"kind":"clock","wor')
@@ -247,6 +259,17 @@ class PlotTest(Case):
                 width, height = size_of(self.folder / 'one' / f'{name}.png')
                 self.assertTrue(300 < width < 3000 and 150 < height < 3000, (name, width, height))
         self.assertEqual(sorted(p.name for p in (self.folder / 'two').iterdir()), ['curves.png', 'shares.png', 'speed.png', 'staleness.png'])
+
+    def test_losses_are_drawn(self):
+        shown = {'kind': 'display', 'loss': 2.0, 'outputs': {}, 'committed': 5}
+        fault = {'kind': 'fault', 'clock': 3, 'host': 'b', 'why': 'killed', 'stopped': 0.25, 'back': None, 'steps': 1}
+        path = lines(self.folder / 'run/metrics.0.jsonl', {'kind': 'run', 'scheme': 'bsp', 'name': 'Net'}, CLOCK,
+                     {**shown, 'clock': 1, 'time': 1.0, 'alive': 3, 'taking_part': 3}, {**fault, 'time': 1.2, 'number': 1, 'rank': 2},
+                     {**shown, 'clock': 2, 'time': 2.0, 'alive': 2, 'taking_part': 2})
+        done = self.script('plot.py', path.parent)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('losses: ', done.stdout)
+        self.assertGreater(size_of(path.parent / 'losses.png')[0], 500)
 
     def test_a_run_that_has_only_been_tested_is_drawn(self):
         lines(self.folder / 'one/metrics.0.jsonl', {'kind': 'run', 'name': 'N', 'scheme': 'bsp'},

@@ -13,43 +13,89 @@ from machines import main_of
 DAY = 86400
 NUMBER = r'([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))'
 STAMP = re.compile(r'^(?:\[\d+@[^]]*\] )?[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)')   # launch.py's prefix before it
+# BVLC's line until 2016, and since; ' (' may be followed by anything that stands in brackets, -nan iter/s among it.
 TRAINED = re.compile(r'Iteration (\d+)( \(.*\))?, loss = ' + NUMBER)
-TESTING = re.compile(r'Iteration (\d+), Testing net \(#(\d+)\)')
+OTHER = re.compile(r'\] (?:\[\d+\] )?Iteration \d+\b.*, loss = ')            # of a fork: NVIDIA's has epochs before the loss
+TESTING = re.compile(r'Iteration (\d+), Testing net(?: \(#(\d+)\))?')          # the number since 2014
 RATE = re.compile(r'Iteration (\d+), lr = ' + NUMBER)
 OUTPUT = re.compile(r'(Train|Test) net output #\d+: (\S+) = ' + NUMBER)
+SCORE = re.compile(r'Test (score #\d+|loss): ' + NUMBER)                       # BVLC's of 2013 and 2014
+
+
+class Refused(Exception):
+    pass
 
 
 class Log:
     """train: rows {NumIters, Seconds, LearningRate, <output>: value, ...}, one per display; test: such rows for each test net.
-    losses: (iteration, smoothed loss). A name that comes several times in a row (a per-class output) gets [1], [2] ... added."""
+    losses: (iteration, smoothed loss). A name that comes several times in a row (a per-class output) gets [1], [2] ... added.
+    Raises Refused for a training line of a form that BVLC's log never had."""
 
     def __init__(self, lines):
         self.name, self.train, self.test, self.losses = '', [], {}, []
         self.start = self.now = None
         self.year, self.turned = 2001, 0.0                # if the stamps say none; seconds of the years before it
-        row = rate = None
+        self.counts = {}                                  # of names in the row that is filled
+        row = rate = rated = None                         # rated: the iteration of the last rate
+        maybe, alone = None, []                           # an old line is a row if outputs or a rate follow it; those that had none
         for line in lines:
             self.clock(line)
             if 'Solving ' in line:
                 self.name = self.name or line.split('Solving ', 1)[1].strip()
                 self.start = self.start if self.start is not None else self.now
             elif match := TESTING.search(line):
-                row = self.add(self.test.setdefault(int(match.group(2)), []), match.group(1), rate)
+                row, maybe = self.add(self.test.setdefault(int(match.group(2) or 0), []), match.group(1), rate), None
             elif match := RATE.search(line):
-                rate = float(match.group(2))
+                rate, rated = float(match.group(2)), match.group(1)
+                if maybe and maybe[0] == rated:
+                    row, maybe = self.add_old(maybe, rate), None
                 # The rate's line follows the outputs of the iteration that it is about, or of the test before it.
                 for rows in [self.train, *self.test.values()]:
-                    if rows and rows[-1]['NumIters'] == int(match.group(1)):
+                    if rows and rows[-1]['NumIters'] == int(rated):
                         rows[-1]['LearningRate'] = rate
             elif match := TRAINED.search(line):
                 self.losses.append((int(match.group(1)), float(match.group(3))))
+                maybe = None
                 if match.group(2):                        # the last iteration's line has no rate and no outputs after it
                     row = self.add(self.train, match.group(1), rate)
-            elif (match := OUTPUT.search(line)) and row is not None:
-                name, count = match.group(2), 1
-                while name in row:
-                    name, count = f'{match.group(2)}[{count}]', count + 1
-                row[name] = float(match.group(3))
+                else:
+                    row, maybe = None, (match.group(1), float(match.group(3)), self.now)
+                    alone.append(maybe)
+                    if rated == match.group(1):           # in 2013 the rate came first
+                        row, maybe = self.add_old(maybe, rate), None
+            elif match := OUTPUT.search(line):
+                if maybe and match.group(1) == 'Train':
+                    row, maybe = self.add_old(maybe, rate, None), None
+                if row is not None:
+                    self.put(row, match.group(2), match.group(3))
+            elif (match := SCORE.search(line)) and row is not None:
+                self.put(row, match.group(1).replace(' #', ''), match.group(2))
+            elif OTHER.search(line):
+                raise Refused(f'{line.strip()[:160]}\nis no line of BVLC\'s log or of Shoal\'s: "Iteration N, loss = X" or '
+                              '"Iteration N (... iter/s, ...s/... iters), loss = X". NVIDIA\'s and Intel\'s forks write others, '
+                              'which their own parse_log.py reads')
+        if not self.train:                                # a log of these lines alone
+            for line in alone:
+                self.add_old(line, rate)
+
+    def put(self, row, name, value):
+        """Puts an output into the row, under its name, or that with [1], [2] ..., in a time that does not grow with the row."""
+        count = self.counts.get(name, 0)
+        own = f'{name}[{count}]' if count else name
+        while own in row:
+            count += 1
+            own = f'{name}[{count}]'
+        self.counts[name] = count + 1
+        row[own] = float(value)
+
+    def add_old(self, line, rate, loss=True):
+        """Adds a row of an old line (iteration, loss, time), without outputs with the loss of the line alone."""
+        now, self.now = self.now, line[2]
+        row = self.add(self.train, line[0], rate)
+        self.now = now
+        if loss:
+            row['loss'] = line[1]
+        return row
 
     def clock(self, line):
         """Seconds since a beginning of a year. A stamp without a year is of one without a 29th of February, unless there is one, and a stamp
@@ -71,13 +117,17 @@ class Log:
 
     def add(self, rows, iteration, rate):
         seconds = self.now - self.start if self.start is not None and self.now is not None else float('nan')
+        self.counts = {}
         rows.append({'NumIters': int(iteration), 'Seconds': round(seconds, 6), 'LearningRate': float('nan') if rate is None else rate})
         return rows[-1]
 
 
 def read_log(path):
     with (sys.stdin if path == '-' else open(path, errors='replace')) as lines:
-        return Log(lines)
+        try:
+            return Log(lines)
+        except Refused as refused:
+            sys.exit(f'{path}: {refused}')
 
 
 def columns(rows):

@@ -2,7 +2,8 @@
 """Draws a training log, or runs that were measured, with matplotlib.
 
 plot.py LOG [OUT.png]: the curves of a log as a PNG: loss above, the test nets' other outputs (accuracy) below.
-plot.py RUN ... [--out=FOLDER]: one or many runs side by side: curves.png, speed.png, shares.png, staleness.png. A run is a folder that
+plot.py RUN ... [--out=FOLDER]: one or many runs side by side: curves.png, speed.png, shares.png, staleness.png, and
+  losses.png where a process was lost. A run is a folder that
   `train --metrics` or `simulate --out` wrote, one of its files, or a folder of ESync's logs; name=RUN gives it a name."""
 import argparse
 import math
@@ -129,6 +130,9 @@ def draw_measured(arguments):
     out = Path(arguments.out) if arguments.out else only if only.is_dir() else only.parent
     for path in draw_runs(runs, out, title=arguments.title or runs[0].name, by=arguments.by):
         print(f'{path.stem}: {path}')
+    for run in runs:
+        if run.useful:
+            print(f'{run.label}: {run.useful_words()}')
 
 
 def draw_log(arguments):

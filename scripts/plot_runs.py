@@ -182,6 +182,7 @@ def curves(plt, runs, style, by='samples', title=''):
         draw_curve(grid[1][column], runs, style, lambda run: run.accuracies(), x_of, (words, f'test {accuracy}' if column == 0 else ''))
         loss_axis(grid[0][column], runs, points)
         accuracy_floor(grid[1][column], runs)
+    mark_faults(grid[:, 0], runs, style)
     finish(figure, grid.flat, title)
     return figure
 
@@ -317,6 +318,43 @@ def staleness(plt, runs, style, title=''):
     return figure
 
 
+# ---- losses of processes ----
+
+def mark_faults(panels, runs, style):
+    """A line where a process was lost, over time, in the run's colour."""
+    per, _ = time_unit(runs)
+    for run in runs:
+        for fault in run.faults.values():
+            for axes in panels:
+                axes.axvline(fault['time'] / per, color=style.of[id(run)][0], linewidth=0.8, linestyle=':')
+
+
+def losses(plt, runs, style, title=''):
+    """How many processes are alive, how many workers take part, and the steps in the params; None where no process was lost."""
+    runs = [run for run in runs if run.faults and run.presence()]
+    if not runs:
+        return None
+    per, unit = time_unit(runs)
+    figure, (above, below) = plt.subplots(2, 1, figsize=(10, 6.5), sharex=True)
+    for run in runs:
+        times = [line['time'] / per for line in run.presence()]
+        line = style.line(run)
+        above.step(times, [shown['alive'] for shown in run.presence()], where='post', label=f'{run.label}: processes alive', **line)
+        above.step(times, [shown['taking_part'] for shown in run.presence()], where='post', label=f'{run.label}: workers taking part',
+                   **{**line, 'linewidth': 3.2, 'alpha': 0.45})
+        below.plot(times, [shown['committed'] for shown in run.presence()], label='_', **line)
+        for fault in run.faults.values():
+            name = f'rank {fault["rank"]}' if len(runs) == 1 else ''
+            above.text(fault['time'] / per, 1, name, transform=above.get_xaxis_transform(), fontsize=8, ha='center', va='bottom')
+    mark_faults((above, below), runs, style)
+    above.set_ylim(bottom=0)
+    above.set_ylabel('processes')
+    below.set_ylabel('steps in the params')
+    below.set_xlabel(unit)
+    finish(figure, [above], title)
+    return figure
+
+
 # ---- all of it ----
 
 def overview(plt, runs, style, title=''):
@@ -337,7 +375,7 @@ def overview(plt, runs, style, title=''):
     return figure
 
 
-PICTURES = {'curves': curves, 'speed': speed, 'shares': shares, 'staleness': staleness}
+PICTURES = {'curves': curves, 'speed': speed, 'shares': shares, 'staleness': staleness, 'losses': losses}
 
 
 def spare_colours(path):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh machine to a trained net: installs what is missing, builds, draws digits, trains LeNet on them to at least 98 % with two
 # workers and a table service, and draws the curve. Everything it makes lies in build/. BUILD=... chooses another build folder.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=${BUILD:-build/release}/tools

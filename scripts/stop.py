@@ -55,7 +55,7 @@ of_job() {
     case $word in
       --machinefile|-machinefile|--hostfile|-hostfile) next=1;;
       --machinefile=*|-machinefile=*|--hostfile=*|-hostfile=*) machines=${word#*=};;
-      --join="$address"|-join="$address"|--master="$address"|-master="$address") return 0;;
+      --join="$address"*|-join="$address"*|--master="$address"|-master="$address") return 0;;
     esac
   done <<WORDS
 $(tr '\0' '\n' < "/proc/$1/environ" | sed -n 's/^SHOAL_\(MACHINEFILE\|HOSTFILE\)=/--machinefile=/p'; words "$1")

@@ -2,6 +2,7 @@
 # Installs what is missing, builds, and runs every test. The last line says "N passed, N failed, N skipped";
 # the exit code is 0 only if nothing failed. Works from any folder. BUILD=... chooses another build folder; TEST_PACKAGES=1 also
 # installs an ssh server, ip and qemu-user, without which some tests are skipped.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build/release}
@@ -44,9 +45,11 @@ step "Makefile" python3 scripts/makefile_test.py
 step "test runner" python3 scripts/run_tests_test.py
 step "log scripts" python3 scripts/log_test.py
 step "metrics scripts" python3 scripts/metrics_test.py
+step "network namespaces" python3 scripts/namespaces_test.py
 step "GPU check" python3 scripts/check_gpu_test.py
 step "speed beside peers" python3 scripts/bench_peers_test.py
 step "shell scripts" env BUILD="$build" python3 scripts/examples_test.py
+step "guides of other systems" env BUILD="$build" python3 scripts/check_guides.py
 step "installed tree" scripts/install_test.sh "$build"
 
 # The launcher's tests mostly wait, as do those of real processes: all of them run side by side.

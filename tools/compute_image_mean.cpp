@@ -55,7 +55,10 @@ void add_record(const RecordView& record, const std::string& path, Sums& sums) {
   }
   if (size != sums.size)
     fail(str("is ", to_string(size), "; those before it are ", to_string(sums.size),
-             ": a mean needs one size, resize them"));
+             size.channels != sums.size.channels
+                 ? ": a mean needs one number of channels, and grey pictures stand among coloured "
+                   "ones; convert them anew, all in colour or all with --gray"
+                 : ": a mean needs one size, resize them"));
   add(pixels.value().pixels, sums);
 }
 

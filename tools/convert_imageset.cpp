@@ -2,22 +2,17 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cctype>
 #include <cstdio>
-#include <new>
 #include <optional>
-#include <thread>
+#include <span>
 #include <utility>
 
 #include "common/conversion.h"
+#include "common/pictures.h"
 #include "common/tool.h"
-#include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
-#include "shoal/data/image.h"
 #include "shoal/data/image_list.h"
-#include "shoal/proto/blob.pb.h"
 
 DEFINE_bool(gray, false, "store one channel instead of three");
 DEFINE_bool(shuffle, false, "mix the order of the images, which otherwise is the list's");
@@ -39,7 +34,6 @@ namespace shoal {
 namespace {
 
 constexpr std::size_t kLongestKey = 511;  // what LMDB takes
-constexpr int kLargestSide = 1 << 16;
 
 struct Converted {
   std::string value;  // a serialised Datum
@@ -47,68 +41,27 @@ struct Converted {
   std::string trouble;  // not empty: why there is no value
 };
 
-std::string ending(const std::string& path) {
-  const std::size_t dot = path.rfind('.');
-  std::string end = dot == std::string::npos ? "" : path.substr(dot + 1);
-  std::transform(end.begin(), end.end(), end.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return end == "jpeg" ? "jpg" : end;
-}
-
-// A file of the wanted kind, colours and size is stored as it is, which loses nothing.
-Result<std::string> encoded_bytes(const std::string& path, const Image& image, bool resized) {
-  const std::string own = ending(path),
-                    wanted = FLAGS_encode_type.empty() ? own : FLAGS_encode_type;
-  if (wanted.empty())
-    return Error{Code::kData, "has no ending that says its kind; give --encode_type"};
-  if (!resized && ending("." + wanted) == own) {
-    Result<std::string> bytes = read_file(path, Code::kData);
-    if (!bytes.ok()) return bytes;
-    const Result<Image> stored = decode_image(bytes.value(), Colour::kAsStored);
-    if (stored.ok() && stored.value().size == image.size) return bytes;
-  }
-  return encode_image(image, wanted);
+PictureOptions picture_options() {
+  return {.gray = FLAGS_gray,
+          .height = FLAGS_resize_height,
+          .width = FLAGS_resize_width,
+          .encoded = FLAGS_encoded,
+          .encode_type = FLAGS_encode_type};
 }
 
 Converted convert(const std::string& path, int label) {
-  const Colour colour = FLAGS_gray ? Colour::kGrey : Colour::kColour;
-  Result<Image> image = read_image(path, colour, FLAGS_resize_height, FLAGS_resize_width);
-  if (!image.ok()) return {{}, {}, image.error().message};
-  Datum datum;
-  datum.set_label(label);
-  datum.set_channels(image.value().size.channels);
-  datum.set_height(image.value().size.height);
-  datum.set_width(image.value().size.width);
-  if (FLAGS_encoded || !FLAGS_encode_type.empty()) {
-    Result<std::string> bytes = encoded_bytes(path, image.value(), FLAGS_resize_height > 0);
-    if (!bytes.ok()) return {{}, {}, str("the image ", path, " ", bytes.error().message)};
-    datum.set_encoded(true);
-    datum.set_data(std::move(bytes).value());
-  } else {
-    datum.set_data(planar(image.value()));
-  }
-  return {datum.SerializeAsString(), image.value().size, {}};
+  Result<Picture> picture = read_picture(path, picture_options());
+  if (!picture.ok()) return {{}, {}, picture.error().message};
+  picture.value().datum.set_label(label);
+  return {picture.value().datum.SerializeAsString(), picture.value().size, {}};
 }
 
 // Converts all of `images`, in their order whatever the number of threads.
 std::vector<Converted> convert_all(const std::string& root, std::span<const ListedImage> images) {
   std::vector<Converted> converted(images.size());
-  std::atomic<std::size_t> next = 0;
-  std::atomic<bool> no_memory = false;
-  const auto work = [&] {
-    try {
-      for (std::size_t i = next++; i < images.size(); i = next++)
-        converted[i] = convert(root + images[i].path, images[i].label);
-    } catch (const std::bad_alloc&) {  // no exception may leave a thread
-      no_memory = true;
-    }
-  };
-  const unsigned threads = FLAGS_threads > 0 ? static_cast<unsigned>(FLAGS_threads)
-                                             : std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::jthread> pool;
-  for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
-  pool.clear();  // joins
-  if (no_memory) throw std::bad_alloc();
+  for_each_on(FLAGS_threads, images.size(), [&](std::size_t i) {
+    converted[i] = convert(root + images[i].path, images[i].label);
+  });
   return converted;
 }
 
@@ -134,22 +87,11 @@ std::vector<ListedImage> chosen_images(const std::string& list) {
 }
 
 void check_flags() {
-  if ((FLAGS_resize_width == 0) != (FLAGS_resize_height == 0))
-    throw ConfigError(Code::kUsage, "--resize_width and --resize_height go together");
-  for (const int side : {FLAGS_resize_width, FLAGS_resize_height})
-    if (side < 0 || side > kLargestSide)
-      throw ConfigError(Code::kUsage, "cannot resize to a side of ", side, " pixels");
+  check_sides(picture_options());
   if (!(FLAGS_subsampling > 0 && FLAGS_subsampling <= 1))
     throw ConfigError(Code::kUsage, "--subsampling is a probability: above 0, at most 1");
   if (FLAGS_threads < 0 || FLAGS_threads > 1024)
     throw ConfigError(Code::kUsage, "--threads is from 0 to 1024");
-}
-
-// Paths are put behind ROOT as they are, as in Caffe.
-void check_root(const std::string& root, const std::string& path) {
-  if (!file_exists(root + path) && file_exists(root + "/" + path))
-    throw ConfigError(Code::kUsage, "there is no ", root + path, ", but ", root + "/" + path,
-                      ": ROOT needs a / at its end");
 }
 
 int report_bad(const std::vector<std::string>& bad, std::uint64_t written,

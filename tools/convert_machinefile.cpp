@@ -6,6 +6,7 @@
 #include "common/conversion.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/compat/mxnetg.h"
 #include "shoal/parallel/cluster.h"
 
@@ -19,7 +20,7 @@ namespace shoal {
 namespace {
 
 std::string content(const std::string& path) {
-  return path.empty() ? "" : or_throw(read_file(path, Code::kUsage));
+  return path.empty() ? "" : or_throw(read_list(path, Code::kUsage));
 }
 
 int body(const std::vector<std::string>& words) {

@@ -39,7 +39,8 @@ DEFINE_int32(num_mini_batches, 0,
 DEFINE_string(backend, "leveldb", "leveldb, lmdb, datumfile or text");
 DEFINE_string(
     label_blob, "",
-    "the blob whose values become the records' labels; default: 'label', if there is one");
+    "the blob whose values become the records' labels; default: 'label', if there is one with one "
+    "number a record");
 DEFINE_bool(
     merge, true,
     "one output a blob, under the name given; --nomerge writes NAME_<client>_0, a part as of "
@@ -51,8 +52,9 @@ DEFINE_int32(num_clients, 1, "how many programs share the work");
 DEFINE_string(machinefile, "",
               "the machines that share the work, a client each, as scripts/launch.py names them to "
               "every process it starts");
-DEFINE_string(hostfile, "", "Poseidon's spelling of --machinefile");
-DEFINE_int32(num_table_threads, 0, "Poseidon's flag; it has no effect: a client writes one part");
+DEFINE_string(hostfile, "", "Poseidon's spelling of --machinefile; implies --nomerge");
+DEFINE_int32(num_table_threads, 0,
+             "Poseidon's flag: a client writes one part, as with --nomerge, which it implies");
 DEFINE_int32(
     merge_parts, 0,
     "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
@@ -241,7 +243,7 @@ class Extraction {
   }
 
   // Returns the first axis, which all features and the label must share.
-  std::uint64_t batch_size() const {
+  std::uint64_t batch_size() {
     std::int64_t size = 0;
     for (const Feature& feature : features_) {
       const Shape& shape = feature.blob->shape();
@@ -249,6 +251,11 @@ class Extraction {
         throw ConfigError(Code::kConfig, "blob '", feature.blob->name, "' has shape ", shape.str(),
                           ": its first axis is not the batch's");
       size = shape[0];
+    }
+    if (label_ && label_->data.count() != size && FLAGS_label_blob.empty()) {
+      LOG(INFO) << "Blob '" << label_->name << "' of shape " << label_->shape().str()
+                << " has not one label a record: records have none";
+      label_ = nullptr;
     }
     if (label_ && label_->data.count() != size)
       throw ConfigError(Code::kConfig, "label blob '", label_->name, "' has shape ",
@@ -271,6 +278,8 @@ class Extraction {
 
 // Finds which client this is, where a launcher knows and no flag says it.
 void take_place() {
+  // Poseidon's command lines name their machines so, and its clients write parts of their own.
+  if ((given("hostfile") || given("num_table_threads")) && !given("merge")) FLAGS_merge = false;
   FLAGS_machinefile = one_of("machinefile", FLAGS_machinefile, "hostfile", FLAGS_hostfile);
   if (FLAGS_num_clients > 1 && !given("client_id"))
     throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients,

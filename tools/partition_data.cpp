@@ -13,12 +13,14 @@
 #include "common/tool.h"
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/data/partition.h"
 #include "shoal/data/parts.h"
 #include "shoal/data/record.h"
 #include "shoal/data/temporary.h"
+#include "shoal/data/transform.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/parts.pb.h"
 #include "shoal/report/progress.h"
@@ -99,7 +101,7 @@ PartBounds bounds(std::uint64_t count) {
     throw ConfigError(Code::kUsage, "--num_partitions is ", FLAGS_num_partitions,
                       "; it is from 1 to ", kMostParts);
   if (!FLAGS_data_sharding.empty()) {
-    const std::string text = or_throw(read_file(FLAGS_data_sharding, Code::kUsage));
+    const std::string text = or_throw(read_list(FLAGS_data_sharding, Code::kUsage));
     PartBounds bounds = or_throw(bounds_by_sharding(text, FLAGS_data_sharding, count));
     check_parts(bounds.size() - 1, FLAGS_data_sharding.c_str());
     return bounds;
@@ -127,6 +129,12 @@ int label_of(const RecordView& record, const std::string& backend, const std::st
   if (!datum.ParseFromArray(record.value.data(), static_cast<int>(record.value.size())))
     throw ConfigError(Code::kData, "the record ", record.key, " of ", path,
                       " is no Datum, and by_class needs its label");
+  if (const std::string foreign = why_no_datum(datum); !foreign.empty())
+    throw ConfigError(Code::kData, "the record ", record.key, " of ", path, " ", foreign,
+                      "; by_class needs labels, other modes do not");
+  if (!datum.has_label())
+    throw ConfigError(Code::kData, "the record ", record.key, " of ", path,
+                      " has no label, and by_class divides by labels; other modes do not");
   return datum.label();
 }
 

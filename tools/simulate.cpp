@@ -90,7 +90,40 @@ std::size_t largest_of(const table::Staleness& histogram) {
   return largest;
 }
 
-// Returns the summary of a run as a table in Markdown.
+using Columns = std::vector<std::pair<std::string, std::string>>;
+
+// Returns "0.12 / 0.1".
+std::string mean_and_median(std::vector<double> all) {
+  if (all.empty()) return "none";
+  double sum = 0;
+  for (const double each : all) sum += each;
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::ranges::nth_element(all, middle);
+  const auto rounded = [](double seconds) { return std::round(1e4 * seconds) / 1e4; };
+  return str(rounded(sum / static_cast<double>(all.size())), " / ", rounded(*middle));
+}
+
+void add_failures(const simulate::FailureFigures& figures, Columns& columns) {
+  columns.insert(columns.end(), {{"failures", str(figures.failures)},
+                                 {"returns", str(figures.returns)},
+                                 {"workers that took part, mean",
+                                  str(std::round(100 * figures.mean_workers) / 100)},
+                                 {"seconds without progress after a failure, mean / median",
+                                  mean_and_median(figures.stops_by_failures)},
+                                 {"after a return", mean_and_median(figures.stops_by_returns)}});
+}
+
+// Returns the line of a job's log that says how useful its compute was.
+std::string useful_words(const simulate::FailureFigures& figures) {
+  const auto percent = [&](double of) {  // rounded down: 100 % is all
+    return str(std::floor(1e3 * std::min(1.0, figures.in_params / std::max(1e-12, of))) / 10, " %");
+  };
+  return str("\nUseful: ", percent(figures.computed), " of the ", std::llround(figures.computed),
+             " steps computed are in the params; ", percent(figures.possible), " of the ",
+             std::llround(figures.possible), " that all workers could have computed\n");
+}
+
+// Returns the summary of a run as a table in Markdown, with a line below it if workers may fail.
 std::string summary_of(const simulate::Outcome& outcome) {
   simulate::WorkerFigures sum;
   for (const simulate::WorkerFigures& worker : outcome.workers) {
@@ -103,19 +136,18 @@ std::string summary_of(const simulate::Outcome& outcome) {
   }
   const double all = std::max(1e-12, static_cast<double>(outcome.workers.size()) * outcome.seconds);
   const simulate::Point& last = outcome.points.back();
-  std::vector<std::pair<std::string, std::string>> columns = {
-      {"scheme", outcome.scheme},
-      {"seconds", str(outcome.seconds)},
-      {"samples/s", str(sum.samples / std::max(1e-12, outcome.seconds))},
-      {"updates", str(last.updates)},
-      {"train loss", str(last.loss)}};
+  Columns columns = {{"scheme", outcome.scheme},
+                     {"seconds", str(outcome.seconds)},
+                     {"samples/s", str(sum.samples / std::max(1e-12, outcome.seconds))},
+                     {"updates", str(last.updates)},
+                     {"train loss", str(last.loss)}};
   for (const TestScore& score : last.scores)
     columns.emplace_back("test " + score.output, str(score.mean));
   const auto percent = [&](double part) { return str(std::round(1000 * part / all) / 10, " %"); };
   const auto staleness = [](const table::Staleness& histogram) {
     return str(mean_of(histogram), " / ", largest_of(histogram));
   };
-  const std::vector<std::pair<std::string, std::string>> rest = {
+  const Columns rest = {
       {"sent B/s a worker", str(static_cast<double>(sum.traffic.bytes_sent) / all)},
       {"received B/s a worker", str(static_cast<double>(sum.traffic.bytes_received) / all)},
       {"compute", percent(sum.compute)},
@@ -125,13 +157,15 @@ std::string summary_of(const simulate::Outcome& outcome) {
       {"stale versions, mean / most", staleness(outcome.version_staleness)},
       {"dropped rows", str(outcome.counters.dropped)}};
   columns.insert(columns.end(), rest.begin(), rest.end());
+  if (outcome.failures) add_failures(*outcome.failures, columns);
   std::string head = "|", line = "|", values = "|";
   for (const auto& [name, value] : columns) {
     head += " " + name + " |";
     line += "---|";
     values += " " + value + " |";
   }
-  return head + "\n" + line + "\n" + values + "\n";
+  return head + "\n" + line + "\n" + values + "\n" +
+         (outcome.failures ? useful_words(*outcome.failures) : "");
 }
 
 // Returns the seconds of an iteration of `workers` workers like the first of `like`, with one

@@ -2,6 +2,7 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/data_flags.h"
@@ -12,6 +13,7 @@
 #include "common/machine.h"
 #include "common/poseidon_flags.h"
 #include "common/run_job.h"
+#include "common/scheme_flags.h"
 #include "common/signals.h"
 #include "common/solver_flags.h"
 #include "common/tool.h"
@@ -57,6 +59,9 @@ DEFINE_string(
 DEFINE_bool(explain_exchange, false,
             "print how each layer's gradients travel between workers, with the bytes and the time "
             "of each way");
+DEFINE_double(seconds, 0,
+              "end after so many seconds of training, if max_iter does not end it before; 0: no "
+              "limit");
 DEFINE_bool(profile_only, false,
             "with group_by: SPEED, end when the groups are found and their files are written");
 
@@ -90,6 +95,8 @@ void check_flags(const std::vector<std::string>& words) {
   if (FLAGS_metrics_limit_mb < 0 || FLAGS_metrics_limit_mb > 1 << 20)
     throw ConfigError(Code::kUsage, "--metrics_limit_mb=", FLAGS_metrics_limit_mb,
                       " is not from 0 to ", 1 << 20);
+  if (!(FLAGS_seconds >= 0) || std::isinf(FLAGS_seconds))
+    throw ConfigError(Code::kUsage, "--seconds=", FLAGS_seconds, " is no time; it is 0 or more");
   if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
     throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement,
                       ": known are bytes and measured");
@@ -114,6 +121,12 @@ std::vector<int> gpus_of(const parallel::Place& place) {
   return place.machines.empty() || place.role == parallel::Role::kServer
              ? std::vector<int>()
              : place.machines[static_cast<std::size_t>(place.rank)].gpus;
+}
+
+int workers_of(const parallel::Place& place) {
+  if (place.machines.empty()) return place.processes;
+  return static_cast<int>(std::ranges::count_if(
+      place.machines, [](const auto& process) { return process.role != parallel::Role::kServer; }));
 }
 
 int train(const std::vector<std::string>& words) {
@@ -147,6 +160,7 @@ int train(const std::vector<std::string>& words) {
     phases.insert(phases.begin(), FLAGS_hybrid);
     merge_hybrid(phases, flags.scheme, max_iter_is_given(), param);
   }
+  if (FLAGS_hybrid.empty()) share_max_iter(workers_of(place), param);
   merge_groups(place, param);
   if (!has_scheme) check_scheme_of_flags(param);
   report_ignored_flags();
@@ -172,6 +186,7 @@ int train(const std::vector<std::string>& words) {
                              .pace_json = FLAGS_pace_json,
                              .groups_out = FLAGS_groups_out,
                              .data_sharding_out = FLAGS_data_sharding_out,
+                             .seconds = FLAGS_seconds,
                              .profile_only = FLAGS_profile_only,
                              .explain_exchange = FLAGS_explain_exchange,
                              .placement = FLAGS_placement,

@@ -4,6 +4,7 @@
 #            $SHOAL_DATA_DIR/cifar10/{images.tar.gz,train.txt,test.txt}, checked against the SHA256SUMS there
 #   binary   cifar-10-batches-bin/: from $SHOAL_DATA_DIR/cifar10/cifar-10-binary.tar.gz, else downloaded (170 MB), checked
 # JPEG loses a little: compare accuracies only within one form.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 [ -z "${SHOAL_DATA_DIR:-}" ] || SHOAL_DATA_DIR=$(realpath "$SHOAL_DATA_DIR")
 cd "$(dirname "${BASH_SOURCE[0]}")"

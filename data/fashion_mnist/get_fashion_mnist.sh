@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts the four files of Fashion-MNIST, as they are published (.gz, 31 MB), into data/fashion_mnist. Takes them from
 # $SHOAL_DATA_DIR/fashion_mnist if that variable is set, else downloads them. Every file is checked.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 fail() { echo "fashion_mnist: $*" >&2; exit 2; }
 from=

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts the four MNIST files, unpacked, into data/mnist. Takes them from $SHOAL_DATA_DIR/mnist/*.gz if that variable is set,
 # else downloads them (11 MB). Every file is checked.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 [ -z "${SHOAL_DATA_DIR:-}" ] || SHOAL_DATA_DIR=$(realpath -m "$SHOAL_DATA_DIR")
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -8,7 +8,9 @@
 #include <map>
 
 #include "common/addresses.h"
+#include "shoal/base/address.h"
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
@@ -59,6 +61,19 @@ std::string read_token(const JobFlags& flags) {
   return token;
 }
 
+// Returns the certificates of --tls_cert, --tls_key and --tls_ca; null: none are given.
+std::shared_ptr<table::Certificates> read_certificates(const JobFlags& flags) {
+  const auto& [certificate, key, authorities] = flags.certificates;
+  if (certificate.empty() && key.empty() && authorities.empty()) return nullptr;
+  if (certificate.empty() || key.empty() || authorities.empty())
+    throw usage("--tls_cert, --tls_key and --tls_ca are given together or not at all; --",
+                certificate.empty() ? "tls_cert"
+                : key.empty()       ? "tls_key"
+                                    : "tls_ca",
+                " is missing");
+  return or_throw(table::read_certificates(flags.certificates));
+}
+
 // Returns which connections of a job with this token are encrypted.
 table::Encrypt encrypt_of(const JobFlags& flags, const std::string& token, bool leaves_machine) {
   using enum table::Encrypt;
@@ -97,7 +112,7 @@ parallel::Place find_place(const JobFlags& flags) {
   place.port = std::max(0, flags.port);
   place.machinefile = flags.hostfile;
   if (!flags.hostfile.empty())
-    place.machinefile_text = or_throw(read_file(flags.hostfile, Code::kUsage));
+    place.machinefile_text = or_throw(read_list(flags.hostfile, Code::kUsage));
   const auto format = parallel::hostfile_format_named(flags.hostfile_format);
   if (!format)
     throw usage("--hostfile_format=", flags.hostfile_format,
@@ -118,13 +133,43 @@ parallel::Place place_to_join(const JobFlags& flags) {
   refuse(!flags.master.empty(), "master");
   parallel::PlaceFlags two{.client_id = 1,
                            .num_clients = 2,
-                           .master = flags.join,
+                           .master = split(flags.join, ',').at(0),
                            .role = flags.role.empty() ? "worker" : flags.role};
   Result<parallel::Place> found = parallel::find_place(two, {});
   if (!found.ok()) throw usage("--join=", flags.join, " is not host:port of process 0");
   parallel::Place place = std::move(found).value();
   place.source = "--join";
   return place;
+}
+
+std::string data_part(const JobFlags& flags, const parallel::Place& place) {
+  const std::string given = place.machines.empty()
+                                ? flags.data_part
+                                : place.machines[static_cast<std::size_t>(place.rank)].data;
+  return given.empty() ? std::to_string(place.rank) : given;
+}
+
+std::vector<std::string> where_it_may_go_on(const parallel::Place& place) {
+  std::vector<std::string> addresses;
+  for (const parallel::Process& one : place.machines)
+    if (one.id != place.rank && one.role != parallel::Role::kWorker)
+      addresses.push_back(join_address(one.host, std::to_string(one.port)));
+  if (place.machines.empty() && place.rank > 0) addresses.push_back(place.master);
+  return addresses;
+}
+
+JobFlags flags_to_rejoin(JobFlags flags, const parallel::Place& place,
+                         const table::ServiceOptions& options, std::uint16_t port,
+                         const std::vector<std::string>& servers) {
+  flags.join = join(servers, ",");
+  flags.client_id = flags.num_clients = -1;
+  flags.hostfile = flags.master = flags.interface = flags.port_range = "";
+  flags.role = parallel::name_of(place.role);
+  flags.host = options.bind;
+  flags.port = port;
+  flags.advertise = options.advertise;
+  flags.data_part = data_part(flags, place);
+  return flags;
 }
 
 int processes_here(const parallel::Place& place) {
@@ -223,7 +268,7 @@ void set_losses(const JobFlags& flags, const SolverParameter& param,
 std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place) {
   if (flags.data_sharding.empty()) return parallel::worker_weights(place.machines);
   constexpr std::uint64_t kFine = 1'000'000'000;
-  const std::string text = or_throw(read_file(flags.data_sharding, Code::kUsage));
+  const std::string text = or_throw(read_list(flags.data_sharding, Code::kUsage));
   const PartBounds bounds = or_throw(bounds_by_sharding(text, flags.data_sharding, kFine));
   std::vector<double> weights;
   for (std::size_t i = 1; i < bounds.size(); ++i)
@@ -295,19 +340,22 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
         "reaches a port could join. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the same "
         "secret in all (scripts/launch.py does), or give --insecure");
   options.encrypt = encrypt_of(flags, options.token, leaves_machine);
+  options.certificates = read_certificates(flags);
   if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);
   return options;
 }
 
 parallel::Place numbered_place(const JobFlags& flags, const SolverParameter& solver,
-                               parallel::Place place, bool first) {
+                               parallel::Place place, bool first,
+                               std::shared_ptr<const SigningKey> key) {
   place.rank = first ? 0 : 1;
   if (first) return place;
   table::ServiceOptions options = service_options(flags, place, solver);
   options.ranks_by_order = true;
+  options.key = std::move(key);
   LOG(INFO) << "Asking process 0 at " << place.master << " for a rank, within "
             << flags.start_timeout << " s; known from " << place.source;
-  place.rank = static_cast<int>(or_throw(table::enroll(options)));
+  place.rank = static_cast<int>(or_throw(table::enroll(options)).rank);
   if (place.rank >= place.processes)
     throw ConfigError(Code::kPeer, "the job at ", place.master, " has all its ", place.processes,
                       " processes already: this one is one too many, or only some have ids "

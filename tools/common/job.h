@@ -30,6 +30,7 @@ struct JobFlags {
   std::string local_transport = "AUTO", encrypt = "auto";
   TrialFlags trials;
   std::string token_file;
+  table::CertificateFiles certificates;
   bool insecure = false;  // no token is needed
   // Set for a process that joins a job while it trains.
   std::string join, data_part;
@@ -62,11 +63,22 @@ void check_scheme_of_flags(const SolverParameter& param);
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place,
                                       const SolverParameter& solver);
 // Gives a rank to a process that has none of its launcher: that of process 0 if it is the first on
-// the machine where process 0 is to be, else what process 0 says.
+// the machine where process 0 is to be, else what process 0 says. The rank belongs to the key.
 parallel::Place numbered_place(const JobFlags& flags, const SolverParameter& solver,
-                               parallel::Place place, bool first);
+                               parallel::Place place, bool first,
+                               std::shared_ptr<const SigningKey> key);
 // Returns the options of a process that joins the job whose process 0 is at --join, before it has a
 // rank.
 parallel::Place place_to_join(const JobFlags& flags);
+// Returns the end of the name of the part that the process reads of a divided source.
+std::string data_part(const JobFlags& flags, const parallel::Place& place);
+// Returns the addresses at which a process that is started again may find its job, process 0's
+// first: those of the other servers of the machinefile; without one, that of process 0.
+std::vector<std::string> where_it_may_go_on(const parallel::Place& place);
+// Returns the flags with which a process that had `place` in a job, and was removed from it, joins
+// it anew at one of these servers: with its role, its part of the data, and the port it had.
+JobFlags flags_to_rejoin(JobFlags flags, const parallel::Place& place,
+                         const table::ServiceOptions& options, std::uint16_t port,
+                         const std::vector<std::string>& servers);
 
 }  // namespace shoal

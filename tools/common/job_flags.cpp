@@ -77,7 +77,8 @@ DEFINE_string(
     local_transport, "AUTO",
     "AUTO: processes of one machine exchange rows through shared memory, where possible; or TCP");
 DEFINE_string(join, "",
-              "host:port of process 0 of a job that trains: joins it, as a worker unless --role "
+              "host:port of a server of a job that trains, or several with commas, which are "
+              "tried in turn: joins it, as a worker unless --role "
               "says otherwise");
 DEFINE_string(data_part, "",
               "with --join, where the data is in parts: the suffix of the part to read, "
@@ -92,6 +93,15 @@ DEFINE_bool(
     "and nothing is encrypted");
 DEFINE_string(token_file, "",
               "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
+DEFINE_string(
+    tls_cert, "",
+    "with --tls_key and --tls_ca: a PEM file with the certificate that this process shows "
+    "on encrypted connections, beside its proof of the token; on all processes or on "
+    "none. The files are read again when they change");
+DEFINE_string(tls_key, "", "a PEM file with the private key of --tls_cert, without a passphrase");
+DEFINE_string(tls_ca, "",
+              "a PEM file with the CAs whose certificates this process accepts, whatever the names "
+              "in these");
 
 namespace shoal {
 namespace {
@@ -174,6 +184,7 @@ JobFlags job_flags() {
   flags.encrypt = FLAGS_encrypt;
   flags.trials = trial_flags();
   flags.token_file = FLAGS_token_file;
+  flags.certificates = {FLAGS_tls_cert, FLAGS_tls_key, FLAGS_tls_ca};
   flags.insecure = FLAGS_insecure;
   flags.join = FLAGS_join;
   flags.data_part = FLAGS_data_part;

@@ -83,13 +83,16 @@ LinkRates measure_link(table::Encrypt encrypt, std::size_t rows, std::size_t row
   End sender(rows, row_floats), receiver(0, row_floats);
   table::LinkOptions options;
   options.encrypt = encrypt;
-  const table::Credentials self{.rank = 1, .incarnation = 1, .token = "the token of the bench"};
+  const table::Credentials self{.rank = 1,
+                                .incarnation = 1,
+                                .token = "the token of the bench",
+                                .key = std::make_shared<const SigningKey>()};
   const auto listener =
       table::Listener::create(receiving, "127.0.0.1", 0, {.token = self.token}, options,
                               [&](const table::PeerName&) { return &receiver; });
   CHECK(listener.ok()) << listener.error().message;
-  connect(table::Strand(sending), str("127.0.0.1:", listener.value().port), table::Purpose::kRows,
-          self, options, sender, [&](Result<std::shared_ptr<Link>> link) {
+  connect(table::Strand(sending), str("127.0.0.1:", listener.value().port), 0,
+          table::Purpose::kRows, self, options, sender, [&](Result<std::shared_ptr<Link>> link) {
             CHECK(link.ok()) << link.error().message;
             sender.keep(std::move(link).value());
           });

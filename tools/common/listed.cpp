@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shoal/base/file.h"
+#include "shoal/base/list_file.h"
 #include "shoal/base/log.h"
 #include "shoal/data/image_list.h"
 #include "shoal/data/window_file.h"
@@ -75,7 +76,7 @@ Result<ListedRecords> read_windows(const std::string& path) {
   constexpr float kNever = std::numeric_limits<float>::infinity();
   const Result<WindowFile> windows = read_window_file(path, {kNever, -kNever});
   if (!windows.ok()) return windows.error();
-  const Result<std::string> text = read_file(path, Code::kData);
+  const Result<std::string> text = read_list(path, Code::kData);
   if (!text.ok()) return text.error();
   std::string_view rest = text.value();
   const std::vector<WindowPicture>& pictures = windows.value().pictures;
@@ -100,7 +101,7 @@ Result<ListedRecords> read_windows(const std::string& path) {
 }  // namespace
 
 std::string listed_kind(const std::string& path) {
-  const Result<std::string> text = read_file(path, Code::kData);
+  const Result<std::string> text = read_list(path, Code::kData);
   const std::size_t word =
       text.ok() ? text.value().find_first_not_of(" \t\r\n") : std::string::npos;
   if (word == std::string::npos || text.value()[word] != '#') return kImageList;

@@ -81,6 +81,15 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
+// Returns |D| / |W| with three digits; "-" for a layer without params.
+std::string ratio(std::int64_t data, std::int64_t params) {
+  if (params == 0) return "-";
+  char words[32];
+  std::snprintf(words, sizeof words, "%.3g",
+                static_cast<double>(data) / static_cast<double>(params));
+  return words;
+}
+
 std::string quoted(std::string text) {
   for (std::size_t at = 0; (at = text.find_first_of("\"\\", at)) != std::string::npos; at += 2)
     text.insert(at, "\\");
@@ -137,22 +146,25 @@ std::string figure(const std::string& id, const std::vector<std::string>& lines,
 }  // namespace
 
 std::vector<LayerFacts> facts_of(const Net& net) {
-  std::map<std::string, const LayerParameter*> written;
-  for (const LayerParameter& layer : net.definition().layer()) written[layer.name()] = &layer;
+  int next = 0;  // splits stand between the layers of the definition
   std::vector<LayerFacts> all;
   for (std::size_t i = 0; i < net.layers().size(); ++i) {
     const Layer& layer = *net.layers()[i];
-    const auto found = written.find(layer.name());
-    if (found == written.end()) continue;
-    const LayerParameter& param = *found->second;
+    if (next == net.definition().layer_size()) break;
+    const LayerParameter& param = net.definition().layer(next);
+    if (param.name() != layer.name() || param.type() != layer.type()) continue;
+    ++next;
     LayerFacts& facts = all.emplace_back();
     facts.index = static_cast<int>(i);
     facts.name = layer.name();
     facts.type = layer.type();
     facts.bottoms = {param.bottom().begin(), param.bottom().end()};
     facts.tops = {param.top().begin(), param.top().end()};
-    for (const Blob* top : net.tops(static_cast<int>(i)))
+    for (const Blob* top : net.tops(static_cast<int>(i))) {
       facts.shapes.push_back(words_of(top->shape()));
+      if (std::ranges::count(net.bottoms(static_cast<int>(i)), top) == 0)
+        facts.data += top->shape().count();  // a layer in place makes no more
+    }
     facts.kernel = kernel_words(param);
     facts.multiply_adds = layer.multiply_adds();
     for (const auto& blob : layer.params()) {
@@ -166,29 +178,33 @@ std::vector<LayerFacts> facts_of(const Net& net) {
 
 std::string summary_of(const Net& net, const std::optional<DeviceRates>& rates) {
   const std::vector<LayerFacts> layers = facts_of(net);
-  std::vector<std::vector<std::string>> lines{{"layer", "type", "tops", "params", "multiply-adds"}};
+  std::vector<std::vector<std::string>> lines{
+      {"layer", "type", "tops", "|D|", "params |W|", "D/W", "multiply-adds"}};
   if (rates) lines[0].insert(lines[0].end(), {"least ms forward", "backward"});
   const std::vector<LeastTime> least = rates ? least_times(net, *rates) : std::vector<LeastTime>();
-  std::int64_t products = 0, numbers = 0, batch = 0;
+  std::int64_t products = 0, numbers = 0, data = 0, batch = 0;
   for (const LayerFacts& layer : layers) {
     lines.push_back({layer.name, layer.type + (layer.kernel.empty() ? "" : ", " + layer.kernel),
-                     join(layer.shapes, "; "),
+                     join(layer.shapes, "; "), grouped(layer.data),
                      (layer.shares_with.empty() ? "" : "of " + layer.shares_with + " and ") +
                          grouped(layer.params),
-                     grouped(layer.multiply_adds)});
+                     ratio(layer.data, layer.params), grouped(layer.multiply_adds)});
     if (rates)
       for (const double seconds : {least[static_cast<std::size_t>(layer.index)].forward,
                                    least[static_cast<std::size_t>(layer.index)].backward})
         lines.back().push_back(milliseconds(seconds));
     products += layer.multiply_adds;
     numbers += layer.params;
+    data += layer.data;
   }
   if (!layers.empty() && !net.tops(0).empty() && net.tops(0)[0]->shape().axes() > 0)
     batch = net.tops(0)[0]->shape()[0];
   const NetMemory memory = net.memory();
   std::string text = table_of(lines);
   text += str("params: ", grouped(numbers), " numbers, ", megabytes(memory.params),
-              net.training() ? " with their gradients" : "",
+              net.training() ? " with their gradients" : "", "\nD/W: ", grouped(data),
+              " numbers of tops, ", grouped(numbers), " of params, ",
+              numbers > 0 ? ratio(data, numbers) : "no params",
               "\nmultiply-adds of a forward pass: ", grouped(products));
   if (batch > 0) text += str(", ", grouped(products / batch), " for each of ", batch, " items");
   text += str("\nmemory of blobs: ", megabytes(memory.blobs), " (",
@@ -205,7 +221,8 @@ std::string dot_of(const Net& net) {
   for (const LayerFacts& layer : layers) {
     const bool in_place =
         layer.bottoms.size() == 1 && layer.tops == layer.bottoms && maker.contains(layer.tops[0]);
-    const std::string box = in_place ? maker[layer.tops[0]] : layer.name;
+    std::string box = in_place ? maker[layer.tops[0]] : layer.name;
+    while (!in_place && boxes.contains(box)) box += "'";  // another layer has this name
     std::vector<std::string>& lines = boxes[box];
     if (!in_place) order.push_back(box);
     lines.push_back(layer.name + ": " + layer.type);

@@ -7,6 +7,7 @@
 #include "shoal/data/record.h"
 #include "shoal/net/graph.h"
 #include "shoal/proto/config_error.h"
+#include "shoal/proto/fields.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/parts.pb.h"
 
@@ -91,8 +92,8 @@ std::optional<std::uint64_t> records_of(const NetParameter& net, Counting effort
     const std::string path = path_alone(data.source());
     const bool lmdb = data.backend() == DataParameter::LMDB ||
                       (data.backend() == DataParameter::ANY && looks_like(path) == "lmdb");
-    if (layer.type() == "Data" && effort == Counting::kCheap && !lmdb) return std::nullopt;
-    if (layer.type() == "Data") return count_at(data, path);
+    if (reads_data_param(layer) && effort == Counting::kCheap && !lmdb) return std::nullopt;
+    if (reads_data_param(layer)) return count_at(data, path);
     if (layer.type() == "ImageData")
       return count_at(layer.image_data_param(), path_alone(layer.image_data_param().source()));
   }
@@ -106,7 +107,7 @@ std::optional<OwnRecords> own_records(const NetParameter& net, const Share& shar
   }
   const NetParameter own = filter_net(net);
   for (const LayerParameter& layer : own.layer()) {
-    if (layer.type() == "Data") return own_of(layer, layer.data_param(), share);
+    if (reads_data_param(layer)) return own_of(layer, layer.data_param(), share);
     if (layer.type() == "ImageData") return own_of(layer, layer.image_data_param(), share);
   }
   return std::nullopt;
@@ -114,7 +115,7 @@ std::optional<OwnRecords> own_records(const NetParameter& net, const Share& shar
 
 void read_in_order(NetParameter& net) {
   for (LayerParameter& layer : *net.mutable_layer()) {
-    if (layer.type() == "Data") set_order(layer, *layer.mutable_data_param());
+    if (reads_data_param(layer)) set_order(layer, *layer.mutable_data_param());
     if (layer.type() == "ImageData") set_order(layer, *layer.mutable_image_data_param());
     if (layer.type() == "HDF5Data") layer.mutable_hdf5_data_param()->clear_shuffle();
   }

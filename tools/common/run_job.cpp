@@ -8,16 +8,16 @@
 #include <numeric>
 #include <utility>
 
+#include "common/epoch.h"
 #include "common/first_here.h"
 #include "common/machine.h"
-#include "common/records.h"
+#include "common/run_times.h"
 #include "common/table_outputs.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
 #include "shoal/base/text.h"
-#include "shoal/data/parts.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/job/job_spec.h"
@@ -30,6 +30,7 @@
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
+#include "shoal/table/running_job.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal {
@@ -61,43 +62,6 @@ int exit_code(Ending ending) {
                                                                : 0;
 }
 
-void report_epoch(const SolverParameter& param, const std::string& name, const Solver& solver) {
-  const std::int64_t items = solver.items_per_update();
-  const auto records = records_of(train_net_of(param, name), Counting::kCheap);
-  if (!records || items == 0) return;
-  const auto iterations = static_cast<double>(*records) / static_cast<double>(items);
-  LOG(INFO) << "One epoch, " << *records << " records, is " << iterations
-            << " iterations; max_iter " << param.max_iter() << " is "
-            << param.max_iter() / iterations << " epochs";
-}
-
-struct Records {
-  std::uint64_t own = 0;  // that this process reads in an epoch; 0 if that is not cheaply known
-  bool parts = false;     // other processes have others
-};
-
-Records records_for(const TrainRequest& request, const Share& share) {
-  NetParameter net = train_net_of(request.job.solver, request.job.name);
-  bool parts = false;
-  const auto take_part = [&](auto& data) {
-    if (data.shared_file_system() || share.clients == 1) return;
-    parts = true;
-    data.set_source(part_path(data.source(),
-                              share.suffix.empty() ? std::to_string(share.client) : share.suffix));
-  };
-  for (LayerParameter& layer : *net.mutable_layer()) {
-    if (layer.type() == "Data") take_part(*layer.mutable_data_param());
-    if (layer.type() == "ImageData") take_part(*layer.mutable_image_data_param());
-  }
-  return {records_of(net, Counting::kCheap).value_or(0), parts};
-}
-
-// Records of an epoch of the whole job, as far as this process can tell: all parts are taken to be
-// as large as its own.
-std::uint64_t epoch_of_job(const Records& records, const Share& share) {
-  return records.own * (records.parts ? static_cast<std::uint64_t>(share.clients) : 1);
-}
-
 // Cores are divided among the nets that compute at once on this machine, unless --threads says how
 // many each is to have.
 int threads_each(int asked, int nets) {
@@ -120,18 +84,6 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, bool alo
     options.local_steps = made.value()->contribution() != table::ContributionKind::kGradient;
   if (workers > 1) options.display = request.job.solver.display();
   return options;
-}
-
-// Parts may differ in size: who has read all of its own begins it anew. The chief says so, if it is
-// cheap to know.
-void compare_parts(const Records& records, Team& team) {
-  if (!records.parts) return;
-  const std::vector<std::string> sizes = or_throw(team.gather(std::to_string(records.own)));
-  // Only the chief gets the sizes.
-  const bool equal = std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
-  if (equal || std::ranges::count(sizes, "0") > 0) return;
-  LOG(WARNING) << "The workers' parts of the data have " << join(sizes)
-               << " records: workers with fewer records repeat them more often";
 }
 
 // Compares what each process is told for itself, and by which it takes its records out of those
@@ -169,12 +121,13 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
             workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
   parallel::Recorder recorder(recorder_options(request, !table, worker, workers), table,
-                              request.net_outputs.empty() ? nullptr : &outputs);
+                              request.net_outputs.empty() || worker != 0 ? nullptr : &outputs);
   if (!request.devices.empty()) {
     options.device = request.devices[0];
     options.others.assign(request.devices.begin() + 1, request.devices.end());
   }
-  options.action = take_signal;
+  const auto times = std::make_shared<TimesOfRun>();
+  options.action = [limit = request.seconds, times] { return times->action(limit); };
   options.tuning = request.tuning;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
@@ -186,6 +139,7 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
   options.phase = [&](const std::string& words, std::int64_t iteration) {
     recorder.phase(words, iteration);
   };
+  options.leads = [](bool leads) { say_only_warnings(!leads); };
   const auto opened = std::move(options.opened);
   options.opened = [&](Solver& solver) {
     if (opened) opened(solver);
@@ -196,6 +150,8 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
   const Result<Ending> ending = parallel::run(request.job, options, table);
   const Status tables = outputs.close(), measures = recorder.close();
   if (!ending.ok()) return ending.error();
+  if (workers > 1 && ending.value() == Ending::kDone)
+    times->suggest_sharing(worker, first_scheme(request.job));
   const int code = exit_code(ending.value());
   if (code != 0 || (tables.ok() && measures.ok())) return code;
   for (const Status& status : {tables, measures})
@@ -209,10 +165,7 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
                                  const parallel::Place& place, const table::Table& table) {
   parallel::RunOptions options;
   options.share.replicas = replicas_of(flags, request.devices.size());
-  options.share.suffix = flags.data_part;
-  if (!place.machines.empty())
-    options.share.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
-  if (options.share.suffix.empty()) options.share.suffix = std::to_string(place.rank);
+  options.share.suffix = data_part(flags, place);
   options.threads = threads_each(request.threads, processes_here(place) * options.share.replicas);
   if (table.worker() == 0) options.snapshot = find_snapshot(request);
   if (flags.trials.emulate_step_ms > 0)
@@ -224,12 +177,12 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   options.weights = worker_weights(flags, place);
   options.before = [&request, weights = options.weights](Team& team, const Share& share) {
     compare_shares(share.replicas, weights, team);
-    compare_parts(records_for(request, share), team);
+    compare_parts(records_for(request.job, share), team);
   };
   options.measure_servers = request.placement == "measured";
   if (request.placement.empty()) options.bandwidths = parallel::server_bandwidths(place.machines);
   options.records = [&request](const Share& share) {
-    return epoch_of_job(records_for(request, share), share);
+    return epoch_of_job(records_for(request.job, share), share);
   };
   return options;
 }
@@ -251,8 +204,13 @@ void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_
 
 // Gives a process that joins the rank that the job has for it.
 parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
-                             parallel::Place place, const table::ServiceOptions& options) {
-  place.rank = static_cast<int>(or_throw(table::enroll(options)));
+                             parallel::Place place, table::ServiceOptions& options) {
+  options.others = split(flags.join, ',');
+  options.others.erase(options.others.begin());
+  const table::Enrolment enrolment = or_throw(table::enroll(options));
+  options.coordinator = enrolment.coordinator;
+  options.coordinator_rank = enrolment.coordinator_rank;
+  place.rank = static_cast<int>(enrolment.rank);
   place.processes = place.rank + 1;
   check_nets(request, flags, static_cast<std::uint32_t>(place.rank));
   return place;
@@ -310,34 +268,38 @@ Status serve(table::Service& service) {
   });
 }
 
-}  // namespace
-
-void say_only_warnings(bool only) {
-  FLAGS_minloglevel = only && FLAGS_v == 0 ? google::GLOG_WARNING : google::GLOG_INFO;
+// Trains, or serves, as the process `place` of the job that the service connects.
+int take_part(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place,
+              table::Service& service) {
+  table::Table* table = service.table();
+  if (!table) {
+    say_only_warnings(place.rank != 0);
+    if (Status status = serve(service); !status.ok()) throw ConfigError(status.error());
+    return service.left() || service.requeued() ? static_cast<int>(Code::kRequeue) : 0;
+  }
+  say_only_warnings(table->worker() != 0);
+  try {
+    return or_throw(run(request, job_options(request, flags, place, *table), table));
+  } catch (const ConfigError& error) {
+    table->abort(error.error());
+    throw;
+  }
 }
 
-int train_alone(const TrainRequest& request, const JobFlags& flags) {
-  warn_of_job_flags();
-  watch_signals(request.effects);
-  parallel::RunOptions options;
-  options.share.replicas = replicas_of(flags, request.devices.size());
-  options.threads = threads_each(request.threads, options.share.replicas);
-  options.snapshot = find_snapshot(request);
-  options.opened = [&](Solver& solver) {
-    report_epoch(request.job.solver, request.job.name, solver);
-  };
-  return or_throw(run(request, std::move(options), nullptr));
-}
-
-int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& found) {
+// Takes part in a job until that is over for this process. If it ends with an error since the job
+// has removed this process, `again` gets the flags to join it anew.
+int train_once(const TrainRequest& request, const JobFlags& given, const parallel::Place& found,
+               std::optional<JobFlags>& again) {
   JobFlags flags = given;
   const bool by_order = found.rank < 0;
   std::optional<FirstHere> first;  // as long as the job trains
   if (by_order) first.emplace(found.master);
   TrainRequest own = request;
+  const auto key = std::make_shared<const SigningKey>();
   const parallel::Place at =
-      by_order ? numbered_place(flags, own.job.solver, found, first->is_first()) : found;
+      by_order ? numbered_place(flags, own.job.solver, found, first->is_first(), key) : found;
   table::ServiceOptions options = service_options(flags, at, own.job.solver);
+  options.key = key;
   options.ranks_by_order = by_order;
   const bool joins = !flags.join.empty();
   const parallel::Place place = joins ? joined_place(request, flags, at, options) : at;
@@ -364,19 +326,66 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
   // A process that waits for the others to come has nothing to save, and ends as any program.
   if (!joins) watch_signals(effects);
-  table::Table* table = service->table();
-  if (!table) {
-    say_only_warnings(place.rank != 0);
-    if (Status status = serve(*service); !status.ok()) throw ConfigError(status.error());
-    return service->left() || service->requeued() ? static_cast<int>(Code::kRequeue) : 0;
-  }
-  say_only_warnings(table->worker() != 0);
   own.job.solver.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
   try {
-    return or_throw(run(own, job_options(own, flags, place, *table), table));
-  } catch (const ConfigError& error) {
-    table->abort(error.error());
+    return take_part(own, flags, place, *service);
+  } catch (const ConfigError&) {
+    if (const std::vector<std::string> servers = service->where_to_rejoin(); !servers.empty())
+      again = flags_to_rejoin(flags, place, options, service->port(), servers);
     throw;
+  }
+}
+
+// Returns the flags with which a process joins its job, if that has begun before and goes on
+// without it: it was lost, and is started again.
+std::optional<JobFlags> flags_to_come_back(const TrainRequest& request, const JobFlags& flags,
+                                           const parallel::Place& place) {
+  if (place.rank < 0 || !flags.join.empty()) return std::nullopt;
+  const table::ServiceOptions options = service_options(flags, place, request.job.solver);
+  if (!options.losses.goes_on) return std::nullopt;
+  const std::vector<std::string> servers =
+      or_throw(table::find_running_job(options, where_it_may_go_on(place)));
+  if (servers.empty()) return std::nullopt;
+  LOG(WARNING) << "the job goes on without this process, rank " << place.rank << ", as the one at "
+               << servers[0] << " says. It joins the job anew.";
+  return flags_to_rejoin(flags, place, options, options.port, servers);
+}
+
+}  // namespace
+
+void say_only_warnings(bool only) {
+  FLAGS_minloglevel = only && FLAGS_v == 0 ? google::GLOG_WARNING : google::GLOG_INFO;
+}
+
+int train_alone(const TrainRequest& request, const JobFlags& flags) {
+  warn_of_job_flags();
+  watch_signals(request.effects);
+  parallel::RunOptions options;
+  options.share.replicas = replicas_of(flags, request.devices.size());
+  options.threads = threads_each(request.threads, options.share.replicas);
+  options.snapshot = find_snapshot(request);
+  options.opened = [&](Solver& solver) {
+    report_epoch(request.job.solver, request.job.name, solver);
+  };
+  return or_throw(run(request, std::move(options), nullptr));
+}
+
+int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& found) {
+  JobFlags flags = given;
+  parallel::Place place = found;
+  std::optional<JobFlags> again = flags_to_come_back(request, flags, place);
+  for (;;) {
+    if (again) {
+      flags = *std::exchange(again, {});
+      place = place_to_join(flags);
+    }
+    try {
+      return train_once(request, flags, place, again);
+    } catch (const ConfigError& error) {
+      if (!again) throw;
+      LOG(WARNING) << error.what() << ". It joins the job anew.";
+    }
+    say_only_warnings(false);
   }
 }
 

@@ -24,6 +24,7 @@ struct TrainRequest {
   std::string esync_log_dir;  // likewise
   std::string pace_json;      // file that process 0 writes rounds of esync to, or ""
   std::string groups_out, data_sharding_out;  // files, or ""
+  double seconds = 0;                         // of training, after which the run ends; 0: no limit
   bool profile_only = false;
   bool explain_exchange = false;
   std::string placement;                      // "bytes", "measured", or ""

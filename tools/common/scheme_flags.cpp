@@ -6,7 +6,11 @@
 #include <string>
 
 #include "common/job.h"
+#include "common/tool.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
 #include "shoal/compat/flag_names.h"
+#include "shoal/proto/solver.pb.h"
 #include "shoal/table/scheme_spec.h"
 
 DEFINE_string(scheme, "",
@@ -65,6 +69,21 @@ parallel::SchemeFlags scheme_flags() {
       one_of(other->name.c_str(), other->value, name, value);
   });
   return flags;
+}
+
+void share_max_iter(int workers, SolverParameter& param) {
+  if (!given("maxIter") || workers < 2 || param.scheme_size() != 1) return;
+  SchemeParameter& scheme = *param.mutable_scheme(0);
+  const std::vector<std::string> owners =
+      split(table::scheme_field("share_iterations").owners, ' ');
+  if (scheme.type() == "ssp" || std::ranges::count(owners, scheme.type()) == 0) return;
+  const bool at_ends = param.test_interval() == param.max_iter();
+  const std::int32_t all = param.max_iter();
+  param.set_max_iter((all + workers - 1) / workers);
+  if (at_ends) param.set_test_interval(param.max_iter());
+  scheme.set_share_iterations(true);
+  LOG(INFO) << "--maxIter=" << all << " is the job's: " << param.max_iter() << " for each of "
+            << workers << " workers, who share them";
 }
 
 }  // namespace shoal

@@ -8,6 +8,7 @@
 
 #include "common/job.h"
 #include "common/net_flags.h"
+#include "common/solver_tests.h"
 #include "shoal/base/error.h"
 #include "shoal/base/number.h"
 #include "shoal/proto/net.pb.h"
@@ -25,7 +26,7 @@ DEFINE_string(model, "", "the net, a prototxt, instead of those that the solver 
   FLAG(lr, base_lr, "SpeeDO's: base_lr")                        \
   FLAG(momentum, momentum, "SpeeDO's: momentum")                \
   FLAG(weightDecay, weight_decay, "SpeeDO's: weight_decay")     \
-  FLAG(test, test_interval, "SpeeDO's: test_interval; 0: no tests")
+  FLAG(test, test_interval, "SpeeDO's: test_interval; 0: tests at the start and the end alone")
 #define FLAG(name, field, what) DEFINE_string(name, "", what);
 FIELDS(FLAG)
 #undef FLAG
@@ -66,14 +67,6 @@ void set_field(const char* flag, const std::string& text, const char* name,
     solver.GetReflection()->SetFloat(&solver, field, static_cast<float>(*number));
 }
 
-void clear_tests(SolverParameter& solver) {
-  solver.clear_test_interval();
-  solver.clear_test_iter();
-  solver.clear_test_net();
-  solver.clear_test_net_param();
-  solver.clear_test_state();
-}
-
 void set_net(const std::string& file, SolverParameter& solver) {
   solver.clear_net_param();
   solver.clear_train_net();
@@ -94,7 +87,7 @@ SolverParameter solver_of_flags(SnapshotPrefix prefix) {
 #define FLAG(name, field, what) set_field(#name, FLAGS_##name, #field, param);
   FIELDS(FLAG)
 #undef FLAG
-  if (!FLAGS_test.empty() && param.test_interval() == 0) clear_tests(param);
+  if (!FLAGS_test.empty() && param.test_interval() == 0) test_at_ends(param);
   if (!FLAGS_model.empty()) set_net(FLAGS_model, param);
   NetState state;
   set_state_of_flags("", state);

@@ -1,19 +1,23 @@
 #include "common/tool.h"
 
 #include <gflags/gflags.h>
+#include <google/protobuf/stubs/logging.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "common/foreign_flags.h"
 #include "common/help.h"
 #include "common/machine.h"
 #include "shoal/base/error.h"
@@ -43,7 +47,10 @@ std::optional<gflags::CommandLineFlagInfo> find_flag(const std::string& name) {
   return info;
 }
 
-[[noreturn]] void unknown_flag(const std::string& name) {
+[[noreturn]] void unknown_flag(const std::string& name, std::span<const std::string> args) {
+  if (const std::string words = foreign_flag(name, program_invocation_name, args);
+      find_flag("solver") && !words.empty())
+    throw ConfigError(Code::kUsage, words);
   if (find_flag("set") && SolverParameter::descriptor()->FindFieldByName(name))
     throw ConfigError(Code::kUsage, "unknown flag --", name, "; a field of the solver is given as ",
                       "--set='", name, ": ...'");
@@ -94,7 +101,7 @@ std::size_t read_flag(std::span<const std::string> args, std::size_t at, Command
   const auto flag = find_flag(name);
   if (!flag) {
     const auto negated = negated_flag(name);
-    if (!negated || equals != std::string::npos) unknown_flag(name);
+    if (!negated || equals != std::string::npos) unknown_flag(name, args);
     set_flag(*negated, "false", word);
     line.set.push_back(negated->name);
     return 1;
@@ -164,6 +171,27 @@ ops::CpuKernels kernels_of_flags() {
   return flag ? ops::cpu_kernels_named(flag->current_value) : ops::CpuKernels::kAuto;
 }
 
+// glog's flag, or its variable GLOG_log_dir, names a folder for files of the log, which goes to the
+// standard error all the same.
+void log_to_files() {
+  if (FLAGS_log_dir.empty()) return;
+  if (!std::filesystem::is_directory(FLAGS_log_dir))
+    throw ConfigError(Code::kUsage, "--log_dir=", FLAGS_log_dir,
+                      ": there is no such folder (the variable GLOG_log_dir names it too)");
+  FLAGS_logtostderr = false;
+  FLAGS_alsologtostderr = true;
+}
+
+// protobuf says by itself, and without a place, that a string is no UTF-8; the reader of the file
+// has said it with the line.
+void say_once(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
+  if (message.find("invalid UTF-8") != std::string::npos) return;
+  if (level >= google::protobuf::LOGLEVEL_ERROR)
+    LOG(ERROR) << message;
+  else
+    LOG(WARNING) << message;
+}
+
 void print_version() {
   std::printf("shoal %s\nCPU kernels: %s\n", kVersion, ops::describe_cpu_kernels().c_str());
 }
@@ -181,7 +209,9 @@ int run_tool(int argc, char** argv, const char* usage,
     const CommandLine line = read_command_line(args);
     if (line.help) return print_help(usage, *line.help), 0;
     start_log(argv[0]);
+    google::protobuf::SetLogHandler(say_once);
     read_environment(line.set);
+    log_to_files();
     prepare_libraries(argv, kernels_of_flags());
     if (line.version) return print_version(), 0;
     warn_of_misspelt_variables();

@@ -1,0 +1,1 @@
+kill_caffe.py
