@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Trains the autoencoder of examples/autoencoder on MNIST. Further flags of `train` may follow.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

@@ -2,6 +2,7 @@
 # FireCaffe's recipe: trains a small net with batch normalization at batch 100, and as 16 simulated workers at batch 1,600 with batch_scaling in the
 # same number of epochs plus 15 %, and prints the accuracy of both on the test images. EPOCHS (15): about 12 minutes on two cores. RULE: of
 # batch_scaling. NET, RATE and DECAY: another net, its base_lr and weight_decay. Needs create_cifar10.sh first.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

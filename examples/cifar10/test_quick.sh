@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The accuracy of examples/cifar10/cifar10_quick_iter_5000.caffemodel, or of the model named, on the 10000 test images.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

@@ -11,7 +11,7 @@ log=examples/cifar10/$net.log
 train() { "$tools/train" "$@" 2>&1 | tee -ia "$log"; }
 train --solver="models/cifar10_$net/solver.prototxt" "$@"
 for part in "${parts[@]}"; do
-  # Of a part that was stopped there is no snapshot of its end, or one of an earlier run.
+  # A part that was stopped has no snapshot of its end, or one of an earlier run.
   [[ $(grep -o 'Optimization [A-Za-z]*' "$log" | tail -n 1) = *Done ]] || break
   snapshot=examples/cifar10/cifar10_${net}_iter_${part#*:}.solverstate
   [ -f "$snapshot" ] || break

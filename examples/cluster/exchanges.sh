@@ -3,6 +3,7 @@
 # Prints a table: the median seconds of an iteration, the bytes that process 0 sends in one, and the loss or accuracy at the end; behind AUTO's
 # lines what it predicted. About four minutes.
 # usage: exchanges.sh [PROCESSES], default 2. THROTTLE=... (bytes a second), EXCHANGES=... and BUILD=... change the rate, the list and the build folder.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 processes=${1:-2}

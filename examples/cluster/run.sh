@@ -2,6 +2,7 @@
 # LeNet on MNIST by four processes of this machine, each with a quarter of every batch: run.sh [STALENESS ...], each 0 (everybody waits for
 # everybody), a number of iterations, or "unbounded"; default: 0 2 unbounded. On a cluster: put its machines into the machinefile.
 # MACHINEFILE=... takes another one; further settings of `train` go into FLAGS.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

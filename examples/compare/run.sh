@@ -2,6 +2,7 @@
 # Which scheme for a cluster with a slow machine in it? Trains a small net once with each scheme on an imagined cluster of six workers, and writes
 # build/compare/report.md with its pictures: a few minutes on two cores. Takes the flags of scripts/compare_schemes.py.
 # On MNIST if it is in data/mnist (data/mnist/get_mnist.sh) or SHOAL_DATA_DIR says where; else on drawn digits.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

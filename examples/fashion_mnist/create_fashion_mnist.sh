@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes examples/fashion_mnist/fashion_mnist_{train,test}_lmdb from the files of data/fashion_mnist/get_fashion_mnist.sh, or
 # from files of the same names and shape in the folder named (MNIST's own, for example), gzipped or not.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The 500 values of LeNet's layer ip1 for the first 1000 test images of MNIST, as text and as an LMDB, from
 # examples/mnist/lenet_iter_10000.caffemodel or the model named.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Teaches a trained LeNet to tell odd digits from even ones with the first 500 images of MNIST: finetune_odd.sh [WEIGHTS], default the model that
 # examples/mnist/train_lenet.sh leaves; "" begins from nothing, for comparison.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

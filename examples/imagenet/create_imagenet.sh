@@ -4,6 +4,7 @@
 #   create_imagenet.sh [train] [val] [-- FLAGS of convert_imageset, for example --encoded]
 #   TRAIN_ROOT, VAL_ROOT   the folders of the images (data/ilsvrc12/train, data/ilsvrc12/val)
 #   TRAIN_LIST, VAL_LIST   one "path label" a line, paths below the folder (data/ilsvrc12/train.txt, data/ilsvrc12/val.txt)
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

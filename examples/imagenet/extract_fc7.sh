@@ -4,6 +4,7 @@
 #   extract_fc7.sh [WEIGHTS.caffemodel]
 #   BATCHES   how many batches of 50 images (10); 0: all images
 #   BACKEND   lmdb, leveldb, datumfile or text (lmdb); the output is called fc7_<BACKEND>
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes data/ilsvrc12/imagenet_mean.binaryproto, or the file named, of examples/imagenet/ilsvrc12_train_lmdb, and logs the mean of
 # each channel. The nets of models/ have those in mean_value; nets of others often name the file in mean_file.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Goes on with train_caffenet.sh's training from its newest snapshot, or from the one named; the log is continued.
 #   resume_training.sh [FILE.solverstate] [-- FLAGS of train, the same as before]
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # CaffeNet on ImageNet by models/caffenet/solver.prototxt: 450000 iterations of 256 images.
 #   train_caffenet.sh [-- FLAGS of train, for example --batch=64 --set='max_iter: 1000']
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

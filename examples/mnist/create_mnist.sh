@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes examples/mnist/mnist_{train,test}_lmdb from the files of data/mnist/get_mnist.sh.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

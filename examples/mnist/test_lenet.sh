@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The accuracy of examples/mnist/lenet_iter_10000.caffemodel, or of the model named, on the 10000 test images of MNIST.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains examples/siamese: makes 60,000 pairs of MNIST's training images and 10,000 of its test images, then a net whose two branches share
 # their params. Further flags of `train` may follow.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${BUILD:-build/release}/tools
