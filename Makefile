@@ -73,6 +73,10 @@ HDF5_LIBS ?= $(if $(HDF5_PC),$(shell pkg-config --libs $(HDF5_PC)),-lhdf5)
 HDF5     ?= $(if $(HDF5_PC),1,0)
 # Convolutions by oneDNN: DNNL=1 or 0; otherwise 1 where its header is.
 DNNL     ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.hpp),1,0)
+# ONNX files: ONNX=1 or 0; otherwise 1 where its schema is.
+ONNX_DIR ?= /usr/include
+ONNX     ?= $(if $(wildcard $(ONNX_DIR)/onnx/onnx.proto),1,0)
+ONNX_CC  := $(if $(filter 1,$(ONNX)),$(BUILD)/gen/onnx/onnx.pb.cc)
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen \
             $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV_PC := $(shell pkg-config --cflags-only-I opencv4 2>/dev/null)
@@ -108,14 +112,14 @@ PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads
 # the headers of all once; those with flags of their own are compiled alone.
 ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp \
-            src/shoal/parallel/sums/mpi_sum.cpp src/shoal/proto/hdf5.cpp src/shoal/ops/cpu/%.cpp \
-            src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp \
-            src/shoal/data/image_changes.cpp \
+            src/shoal/parallel/sums/mpi_sum.cpp src/shoal/proto/hdf5.cpp \
+            src/shoal/onnx/write_model.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp \
+            src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
             tests/net/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
             $(patsubst %.cpp,%.o,$(shell \
               scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
-LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
+LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(ONNX_CC:.cc=.o) $(CU_OBJ)
 # The kernels for ARCH_V4 are joined into one object, of which impls.cpp's list alone can be seen.
 # ONE_LEVEL is compiled for ARCH alone, since products are OpenBLAS's, and updates must be the same
 # bits on every processor of a job.
@@ -271,6 +275,8 @@ $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 	@mkdir -p $(@D); command -v $(firstword $(PROTOC)) > /dev/null \
 	  || { echo 'make needs $(PROTOC): scripts/install_packages.sh installs what is missing'; exit 1; }
 	@echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
+$(BUILD)/gen/onnx/%.pb.cc $(BUILD)/gen/onnx/%.pb.h &: $(ONNX_DIR)/onnx/%.proto
+	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -I$(ONNX_DIR) --cpp_out=$(BUILD)/gen $<
 $(BUILD)/pch/src.h.gch: private CXXFLAGS += -I.
 $(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
 $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
@@ -305,6 +311,7 @@ $(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/sums/mpi_sum.o): \
   private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
 $(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): \
   private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
+$(if $(filter 1,$(ONNX)),$(BUILD)/src/shoal/onnx/write_model.o): private CPPFLAGS += -DSHOAL_ONNX=1
 $(addprefix $(BUILD)/unity/,src/shoal/ops/cuda/%.o src/shoal/tensor/cuda/%.o tests/cuda/%.o): \
   private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
@@ -325,6 +332,7 @@ $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
 $(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
 $(BUILD)/src/shoal/parallel/sums/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
+$(BUILD)/src/shoal/onnx/write_model.o: $(BUILD)/onnx_flags $(ONNX_CC)
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
 	@mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
@@ -337,6 +345,7 @@ $(eval $(call keep_words,v4_list,$(V4_OBJ)))
 $(eval $(call keep_words,dnnl_flags,$(DNNL)))
 $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
+$(eval $(call keep_words,onnx_flags,$(ONNX) $(ONNX_DIR)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
 .PHONY: all test soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \

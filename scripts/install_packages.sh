@@ -14,6 +14,7 @@ packages=(
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
   libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests
   libhdf5-dev         # HDF5 files
+  libonnx-dev         # the schema of ONNX files
   libboost-dev        # Asio, headers alone
   libssl-dev          # OpenSSL: digests, proofs, encrypted connections
   libgtest-dev nlohmann-json3-dev

@@ -3,16 +3,14 @@
 #include <cmath>
 #include <vector>
 
+#include "shoal/layers/anchors.h"
 #include "shoal/layers/boxes.h"
 #include "shoal/layers/layer.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 
 namespace shoal {
-namespace {
 
-// The A anchors at the first place of the features, ratios outermost, as py-faster-rcnn and
-// PVANet's fork make them: sides are rounded before they are scaled.
 std::vector<Box> anchors_of(const ProposalParameter& param) {
   std::vector<float> ratios(param.ratio().begin(), param.ratio().end()),
       scales(param.scale().begin(), param.scale().end());
@@ -30,6 +28,8 @@ std::vector<Box> anchors_of(const ProposalParameter& param) {
   }
   return anchors;
 }
+
+namespace {
 
 // The size of an image, and the scales at which min_size counts.
 struct ImageInfo {
