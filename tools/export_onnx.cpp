@@ -154,6 +154,8 @@ int body(const std::vector<std::string>& words) {
   options.direct_convolution = true;  // the smaller rounding errors
   Context context(options);
   Net net(param, context, {.share_memory = false, .fuse = false, .forward_only = true});
+  // A free batch costs the less the smaller it is; a net that cannot have 1 keeps its own.
+  if (FLAGS_batch == 0 && FLAGS_calibrate.empty()) onnx::set_batch(net, 1);
   if (FLAGS_weights.empty()) {
     LOG(WARNING) << "without --weights the params are random: good for a try of the export alone";
     draw_params(net, static_cast<std::uint64_t>(FLAGS_seed));

@@ -24,7 +24,6 @@ using test::LayerCase;
 constexpr std::pair<const char*, const char*> kRefused[] = {
     {"dropout_sampled_in_test_phase", "at random"},
     {"roialign_corners", "corners"},
-    {"yolov3detectionoutput_gaussian", "gaussian_box"},
 };
 
 NetParameter net_of(const LayerCase& c) {
@@ -59,20 +58,15 @@ class CaseNet {
   Net& net() { return net_; }
   // Repeats the first item of each input of the batch.
   void add_item() {
-    const std::int64_t batch = onnx::input_blobs(net_)[0]->shape()[0];
+    const std::vector<Blob*> inputs = onnx::input_blobs(net_);
     std::vector<test::Numbers> numbers;
-    for (Blob* input : onnx::input_blobs(net_)) {
-      test::Numbers& all = numbers.emplace_back(test::values(input->data));
-      std::vector<std::int64_t> dims = input->shape().dims();
-      if (dims.empty() || dims[0] != batch) continue;
-      dims[0] += 1;
-      const test::Numbers first(all.begin(), all.begin() + input->shape().count(1));
-      all.insert(all.end(), first.begin(), first.end());
-      input->reshape(Shape(dims));
+    for (const Blob* input : inputs) numbers.push_back(test::values(input->data));
+    ASSERT_EQ(onnx::set_batch(net_, inputs[0]->shape()[0] + 1), "");
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto count = static_cast<std::size_t>(inputs[i]->data.count());
+      for (std::size_t k = 0; numbers[i].size() < count; ++k) numbers[i].push_back(numbers[i][k]);
+      test::put(numbers[i], inputs[i]->data);
     }
-    net_.reshape();
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      test::put(numbers[i], onnx::input_blobs(net_)[i]->data);
   }
 
  private:

@@ -15,7 +15,7 @@ void draw_param(const std::string& name, Blob& param, Random& random) {
   const auto is = [&](const char* ending) { return name.ends_with(ending); };
   for (float& number : param.data.host_out()) {
     if (is_weight(param))
-      number = random.gaussian(0, 1);
+      number = random.uniform(-1, 1);
     else if (is(".factor"))
       number = 1;
     else if (is(".variance") || is(".scale") || is(".weight") || is(".0"))

@@ -78,15 +78,6 @@ std::string find_python() {
                     "onnxruntime and numpy (pip install onnxruntime); ", tried);
 }
 
-void set_batch(Net& net, std::int64_t from, std::int64_t to) {
-  for (Blob* input : onnx::input_blobs(net)) {
-    std::vector<std::int64_t> dims = input->shape().dims();
-    if (!dims.empty() && dims[0] == from) dims[0] = to;
-    input->reshape(Shape(dims));
-  }
-  net.reshape();
-}
-
 // Draws inputs, writes them, runs the net on them and writes its outputs.
 void run_net(Net& net, const OnnxCheck& check, const std::string& stem, Random& random) {
   const onnx::Preprocessing& how = check.preprocessing;
@@ -102,6 +93,9 @@ void run_net(Net& net, const OnnxCheck& check, const std::string& stem, Random& 
     Blob& blob = *onnx::image_input(net);
     onnx::preprocess(how, blob.shape(), blob.data.host_mut());
   }
+  // A run of the file starts without states of the one before.
+  for (const auto& layer : net.layers())
+    for (Tensor& state : layer->carried()) std::ranges::fill(state.host_out(), 0.0f);
   or_throw(net.forward());
   arrays.clear();
   for (std::size_t i = 0; i < check.outputs.size(); ++i) {
@@ -145,13 +139,10 @@ bool add_line(const nlohmann::json& line, std::map<std::string, Difference>& dif
 bool check_onnx(Net& net, const std::string& path, const OnnxCheck& check) {
   const std::string python = find_python();
   const TemporaryFolder folder;
-  const std::int64_t batch = onnx::input_blobs(net).at(0)->shape()[0];
   Random random(check.seed);
   for (int run = 0; run < check.runs; ++run) {
-    const std::int64_t more = check.free_batch ? run % 2 : 0;
-    if (more > 0) set_batch(net, batch, batch + more);
+    if (check.free_batch) onnx::set_batch(net, 1 + run % 2);
     run_net(net, check, folder.path() + "/" + std::to_string(run), random);
-    if (more > 0) set_batch(net, batch + more, batch);
   }
   const ProgramRun ran =
       or_throw(run_program({python, "-c", kScript, path, folder.path(), std::to_string(check.runs)},

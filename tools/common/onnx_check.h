@@ -12,7 +12,7 @@ namespace shoal {
 struct OnnxCheck {
   std::vector<std::string> outputs{};  // names in the file of the net's outputs, in order
   int runs = 1;
-  bool free_batch = true;  // every second run has one item more
+  bool free_batch = true;  // the batches are 1 and 2, in turns
   onnx::Preprocessing preprocessing{};
   std::uint64_t seed = 1;
   int deadline = 600;  // seconds, for all runs

@@ -40,6 +40,9 @@ Export export_net(Net& net, const ExportOptions& options = {});
 // Returns the inputs of a net, in order, and the one that preprocessing is for.
 std::vector<Blob*> input_blobs(const Net& net);
 Blob* image_input(const Net& net);
+// Gives another batch to the inputs whose axis 0 is that of the first, and the net its shapes.
+// Returns "", or why a layer cannot follow; the net is then as it was.
+std::string set_batch(Net& net, std::int64_t batch);
 
 // Returns the types that export_net takes, in alphabetical order.
 std::vector<std::string> exported_types();

@@ -37,14 +37,10 @@ class BatchAxes {
   std::string find() {
     if (inputs_.empty() || inputs_[0]->shape().axes() == 0) return "the net has no input";
     batch_ = inputs_[0]->shape()[0];
-    std::string why;
-    try {
-      set_batch(batch_ + 1);
-      why = compare(shapes_of(net_));
-    } catch (const ConfigError& error) {
-      why = error.what();
-    }
-    set_batch(batch_);
+    std::string why = set_batch(net_, batch_ + 1);
+    if (!why.empty()) return why;
+    why = compare(shapes_of(net_));
+    set_batch(net_, batch_);
     if (!why.empty()) follows_.clear();
     return why;
   }
@@ -60,15 +56,6 @@ class BatchAxes {
   }
 
  private:
-  void set_batch(std::int64_t batch) {
-    for (Blob* input : inputs_) {
-      std::vector<std::int64_t> dims = shapes_.at(input);
-      if (dims.empty() || dims[0] != batch_) continue;
-      dims[0] = batch;
-      input->reshape(Shape(dims));
-    }
-    net_.reshape();
-  }
   std::string compare(const Shapes& larger) {
     for (const auto& [blob, dims] : shapes_) {
       std::vector<bool>& follows = follows_[blob];
@@ -265,6 +252,26 @@ std::vector<Blob*> input_blobs(const Net& net) {
     if (net.layers()[static_cast<std::size_t>(i)]->type() == "Input")
       inputs.insert(inputs.end(), net.tops(i).begin(), net.tops(i).end());
   return inputs;
+}
+
+std::string set_batch(Net& net, std::int64_t batch) {
+  const std::vector<Blob*> inputs = input_blobs(net);
+  std::vector<Shape> before;
+  for (Blob* input : inputs) {
+    before.push_back(input->shape());
+    std::vector<std::int64_t> dims = input->shape().dims();
+    if (dims.empty() || before[0].axes() == 0 || dims[0] != before[0][0]) continue;
+    dims[0] = batch;
+    input->reshape(Shape(dims));
+  }
+  try {
+    net.reshape();
+    return {};
+  } catch (const ConfigError& error) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i]->reshape(before[i]);
+    net.reshape();
+    return error.what();
+  }
 }
 
 Blob* image_input(const Net& net) {

@@ -67,6 +67,23 @@ class YoloExport {
   Dim n_;
 };
 
+// Returns numbers `first` and first + 1 of a box, each of which gaussian_box gives a deviation.
+std::string coordinates(LayerExport& x, const std::string& cells, std::int64_t first) {
+  if (!x.param().yolov3_detection_output_param().gaussian_box())
+    return cut(x, cells, 3, first, first + 2);
+  return x.add("Gather", {cells, x.integers({2 * first, 2 * first + 2})},
+               {{"axis", std::int64_t{2}}});
+}
+
+// Returns 1 less the mean deviation of a box's four numbers.
+std::string certainty(LayerExport& x, const std::string& cells) {
+  const std::string deviations =
+      x.add("Gather", {cells, x.integers({1, 3, 5, 7})}, {{"axis", std::int64_t{2}}});
+  const std::string mean = x.add("ReduceMean", {x.add("Sigmoid", {deviations})},
+                                 {{"axes", Sizes{2}}, {"keepdims", std::int64_t{1}}});
+  return x.add("Sub", {x.number(1), mean});
+}
+
 }  // namespace
 
 void convert_yolo_detection_output(LayerExport& x) {
@@ -91,9 +108,9 @@ void convert_yolo_detection_output(LayerExport& x) {
 
 void convert_yolov3_detection_output(LayerExport& x) {
   const Yolov3DetectionOutputParameter& output = x.param().yolov3_detection_output_param();
-  if (output.gaussian_box()) x.refuse("gaussian_box is not exported");
   YoloExport yolo(x);
-  const std::int64_t boxes = output.num_box(), classes = output.num_classes();
+  const std::int64_t boxes = output.num_box(), classes = output.num_classes(),
+                     object = output.gaussian_box() ? 8 : 4, end = object + 1 + classes;
   Names all_boxes, all_scores, all_labels;
   for (int i = 0; i < x.bottoms(); ++i) {
     std::vector<float> biases;
@@ -101,11 +118,13 @@ void convert_yolov3_detection_output(LayerExport& x) {
       const int bias = static_cast<int>(2 * output.mask(i * static_cast<int>(boxes) + k));
       biases.insert(biases.end(), {output.biases(bias), output.biases(bias + 1)});
     }
-    const std::string cells = yolo.cells(i, boxes, 5 + classes);
-    const std::string corners = yolo.corners(i, cut(x, cells, 3, 0, 2), cut(x, cells, 3, 2, 4),
+    const std::string cells = yolo.cells(i, boxes, end);
+    const std::string corners = yolo.corners(i, coordinates(x, cells, 0), coordinates(x, cells, 2),
                                              biases, static_cast<float>(output.anchors_scale(i)));
-    const std::string scores = x.add("Mul", {x.add("Sigmoid", {cut(x, cells, 3, 5, 5 + classes)}),
-                                             x.add("Sigmoid", {cut(x, cells, 3, 4, 5)})});
+    std::string certain = x.add("Sigmoid", {cut(x, cells, 3, object, object + 1)});
+    if (output.gaussian_box()) certain = x.add("Mul", {certain, certainty(x, cells)});
+    const std::string scores =
+        x.add("Mul", {x.add("Sigmoid", {cut(x, cells, 3, object + 1, end)}), certain});
     // A box is a candidate once for each class.
     const std::int64_t candidates = boxes * x.bottom(i).count(2) * classes;
     const Dim n = x.bottom_dims(0)[0];
