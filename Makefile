@@ -166,6 +166,8 @@ USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/pch/$(PRE).h)
 all: $(TOOLS) $(ALIASES)             ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
+test_ecosystem: all $(BUILD)/tests/all   ## what other programs make of our files, in an environment of PyPI's packages
+	scripts/ecosystem_test.py $(BUILD) $(ECOSYSTEM_ARGS)
 soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, and more losses
 	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## the style: layers, sizes, format, forbidden words
@@ -348,7 +350,7 @@ $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,onnx_flags,$(ONNX) $(ONNX_DIR)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
-.PHONY: all test soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \
+.PHONY: all test test_ecosystem soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \
         uninstall bundle clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -51,6 +51,7 @@ step "speed beside peers" python3 scripts/bench_peers_test.py
 step "shell scripts" env BUILD="$build" python3 scripts/examples_test.py
 step "guides of other systems" env BUILD="$build" python3 scripts/check_guides.py
 step "installed tree" scripts/install_test.sh "$build"
+step "files for other programs" scripts/ecosystem_test.py "$build"
 
 # The launcher's tests mostly wait, as do those of real processes: all of them run side by side.
 (
