@@ -32,7 +32,7 @@ struct Outcome {
 // Notes the iterations that a worker makes.
 class Counter final : public Meter {
  public:
-  void start(std::int64_t) override {}
+  void start(std::int64_t, const Net&) override {}
   void mark(Mark mark, std::int64_t iteration, double, double) override {
     if (mark == Mark::kBegin && count++ == 0) first = iteration;
   }

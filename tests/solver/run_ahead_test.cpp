@@ -33,7 +33,7 @@ struct Outcome {
 
 // Reads the end of each iteration, so that none is queued ahead.
 struct Watch : Meter {
-  void start(std::int64_t) override {}
+  void start(std::int64_t, const Net&) override {}
   void mark(Mark, std::int64_t, double, double) override {}
 };
 

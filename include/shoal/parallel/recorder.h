@@ -1,14 +1,17 @@
-// Measures a worker's clocks and writes them down: metrics.jsonl, ESync's logs, and a line of the
-// log for each display.
+// Measures a worker's clocks and writes them down: metrics.jsonl, event files for TensorBoard,
+// ESync's logs, and a line of the log for each display.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "shoal/base/error.h"
 #include "shoal/report/esync_log.h"
+#include "shoal/report/event_file.h"
 #include "shoal/report/metrics.h"
 #include "shoal/solver/meter.h"
 #include "shoal/solver/observer.h"
@@ -28,8 +31,15 @@ struct RecorderOptions {
   std::string metrics;              // a folder, or "": none are written
   std::uint64_t metrics_limit = 0;  // bytes of each worker's, as in MetricsWriter
   // The job's folder, in which each worker has a folder of its own; or "".
-  std::string esync_logs;
-  RunMetrics run;
+  std::string esync_logs{};
+  std::string tensorboard{};  // a folder for event files, or ""
+  // Iterations between histograms of params and gradients in event files; 0: none.
+  std::int64_t histograms_every = 0;
+  std::vector<MetricsSink*> sinks{};  // others that receive all records
+  // Called on the solver's thread when the run is known, and then about twice a second.
+  std::function<void(const RunMetrics&)> began{};
+  std::function<void()> tick{};
+  RunMetrics run{};
   bool local_steps = false;  // of ESync's two kinds of logs, that with local steps
   std::int64_t display = 0;  // iterations between lines of the log; 0: none
 };
@@ -50,7 +60,7 @@ class Recorder final : public Meter, public Observer {
   // Sets the scheme from this iteration on. Before open(): the scheme of the run's first iteration.
   void phase(const std::string& scheme, std::int64_t iteration);
 
-  void start(std::int64_t iteration) override;
+  void start(std::int64_t iteration, const Net& net) override;
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
   void displayed(const Measured& row) override;
   void tested(int net, const Measured& row) override;
@@ -75,6 +85,8 @@ class Recorder final : public Meter, public Observer {
   void flush_round(const std::optional<Evaluation>& evaluation);
   void log_shares(std::int64_t iteration);
   void write_faults(const table::AccountBody& account, std::int64_t iteration);
+  void write(const MetricsRecord& record);
+  void write_histograms(std::int64_t iteration);
   void note(const char* flag, const Status& status);
 
   const RecorderOptions options_;
@@ -82,11 +94,14 @@ class Recorder final : public Meter, public Observer {
   Observer* const next_;
   std::vector<std::vector<std::string>> columns_;  // of the train net, then of the test nets
   double samples_ = 0;                             // of a step
+  const Net* net_ = nullptr;                       // that is trained
   std::optional<MetricsWriter> writer_;
+  std::unique_ptr<EventWriter> events_;
   std::optional<EsyncLog> esync_;
   std::optional<ClockMetrics> round_;  // not in ESync's log yet: a test may follow
   bool begun_ = false;                 // training, of which the phases are parts
   Instant started_{}, ended_{};        // training; the last clock
+  Instant ticked_{};
   Point begin_, step_, passed_;
   // Seconds waited for others until the last iteration ended.
   std::optional<double> rows_before_;

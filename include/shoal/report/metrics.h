@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -64,6 +65,7 @@ struct ScoreMetrics {
   double time = 0;         // as in ClockMetrics
   int net = 0;             // of a test: which
   double loss = 0;
+  std::optional<double> rate{};                           // of learning; of a display
   std::vector<std::pair<std::string, double>> outputs{};  // by name
   struct Presence {
     std::uint32_t alive = 0, taking_part = 0;  // processes; workers
@@ -99,6 +101,17 @@ struct PhaseMetrics {
   std::string scheme{};    // "ssp 2"
 };
 
+using MetricsRecord =
+    std::variant<ClockMetrics, ScoreMetrics, PhaseMetrics, FaultMetrics, UsefulMetrics>;
+
+// Keeps what a run measures of itself. Records come in their order, on one thread.
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+  // Returns why the record could not be kept.
+  virtual Status add(const MetricsRecord& record) = 0;
+};
+
 // The description of the run in the first line.
 struct RunMetrics {
   std::string name{};    // of the net
@@ -112,7 +125,7 @@ std::string metrics_path(const std::string& directory, int worker);
 // "DIR/metrics.3.jsonl.1": the lines before those of `path`, where a limit divides them.
 std::string earlier_metrics_path(const std::string& path);
 
-class MetricsWriter {
+class MetricsWriter final : public MetricsSink {
  public:
   // Lines of an earlier run in the file are kept if they are of clocks before `first`, from which
   // this one goes on; so a run from 0 starts anew, and removes the files of workers beyond its own,
@@ -121,13 +134,9 @@ class MetricsWriter {
   // an earlier one of that name, and a new one begun; 0: none.
   static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run,
                                     std::int64_t first, std::uint64_t limit = 0);
-  // Each is on the way to the disk when it returns: a reader meanwhile sees whole lines. Times are
-  // added to those of the lines that were there.
-  Status add(const ClockMetrics& clock);
-  Status add(const ScoreMetrics& score);
-  Status add(const PhaseMetrics& phase);
-  Status add(const FaultMetrics& fault);
-  Status add(const UsefulMetrics& useful);
+  // The record is on the way to the disk when this returns: a reader meanwhile sees whole lines.
+  // Its time is added to those of the lines that were there.
+  Status add(const MetricsRecord& record) override;
 
  private:
   Status write(const std::string& line);

@@ -5,6 +5,8 @@
 
 namespace shoal {
 
+class Net;
+
 // Receives marks on the solver's thread, in this order, for each iteration: kBegin, then for its
 // step, or each of its local steps, kStep, kPassed and kUpdated, then kEnd. An iteration that is
 // left out has no kPassed, or no kUpdated.
@@ -18,8 +20,9 @@ class Meter {
     kUpdated,  // the updater is done with the step
     kEnd,
   };
-  // Called when training begins, or goes on, at this iteration: time counts from here.
-  virtual void start(std::int64_t iteration) = 0;
+  // Called when training of `net` begins, or goes on, at this iteration: time counts from here.
+  // Until the next call the net is there at every mark.
+  virtual void start(std::int64_t iteration, const Net& net) = 0;
   // Receives a mark, with the seconds waited so far for data and for rows.
   virtual void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) = 0;
 };

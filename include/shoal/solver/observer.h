@@ -11,6 +11,7 @@ struct Measured {
   double seconds = 0;  // since solve() or the solver began
   double loss = 0;
   std::vector<double> outputs{};  // one a number of each output of the net, in order
+  double rate = 0;                // of learning, of a display
 };
 
 // Receives values on the solver's thread. In a team only the chief's is called, with means over all

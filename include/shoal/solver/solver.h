@@ -41,7 +41,8 @@ struct SolverOptions {
   Team* team = nullptr;  // which outlives the solver; null: alone
   // Receives a whole team's displays and tests, on its chief. Outlives the solver.
   Observer* observer = nullptr;
-  Meter* meter = nullptr;  // of this member's time; outlives the solver
+  Meter* meter = nullptr;    // of this member's time; outlives the solver
+  bool log_displays = true;  // false: displays are the observer's alone
   // For the log of a team: records that all members read in an epoch; 0: not known.
   std::uint64_t epoch = 0;
   std::string averaging = "the mean of all gradients is taken";  // how gradients become updates

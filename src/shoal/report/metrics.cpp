@@ -113,7 +113,9 @@ std::string line_of(const ScoreMetrics& score) {
     line.whole("alive", here->alive)
         .whole("taking_part", here->taking_part)
         .whole("committed", here->committed);
-  return line.number("loss", score.loss).raw("outputs", outputs.str()).str();
+  line.number("loss", score.loss);
+  if (score.rate) line.number("rate", *score.rate);
+  return line.raw("outputs", outputs.str()).str();
 }
 
 std::string line_of(const PhaseMetrics& phase) {
@@ -211,36 +213,16 @@ Status MetricsWriter::write(const std::string& line) {
   return Error{Code::kSnapshot, str("cannot write ", path_, ": ", system_reason(errno))};
 }
 
-Status MetricsWriter::add(const ClockMetrics& clock) {
-  ClockMetrics later = clock;
-  later.time += seconds_before_;
-  return write(line_of(later));
-}
-
-Status MetricsWriter::add(const ScoreMetrics& score) {
-  ScoreMetrics later = score;
-  later.time += seconds_before_;
-  return write(line_of(later));
-}
-
-Status MetricsWriter::add(const PhaseMetrics& phase) {
-  PhaseMetrics later = phase;
-  later.time += seconds_before_;
-  const Status status = write(line_of(later));
-  run_.scheme = phase.scheme;
+Status MetricsWriter::add(const MetricsRecord& record) {
+  MetricsRecord later = record;
+  const Status status = std::visit(
+      [this](auto& one) {
+        one.time += seconds_before_;
+        return write(line_of(one));
+      },
+      later);
+  if (const auto* phase = std::get_if<PhaseMetrics>(&record)) run_.scheme = phase->scheme;
   return status;
-}
-
-Status MetricsWriter::add(const FaultMetrics& fault) {
-  FaultMetrics later = fault;
-  later.time += seconds_before_;
-  return write(line_of(later));
-}
-
-Status MetricsWriter::add(const UsefulMetrics& useful) {
-  UsefulMetrics later = useful;
-  later.time += seconds_before_;
-  return write(line_of(later));
 }
 
 }  // namespace shoal

@@ -69,7 +69,7 @@ void Reporter::report_start() {
 
 void Reporter::start() {
   started_at_ = shown_at_ = SolverCore::Clock::now();
-  if (options_.meter) options_.meter->start(progress_.iteration);
+  if (options_.meter) options_.meter->start(progress_.iteration, net_);
   shown_iteration_ = progress_.iteration;
   away_seconds_ = 0;
 }
@@ -85,10 +85,11 @@ void Reporter::display(bool counts) {
 void Reporter::log_display() {
   const double seconds = seconds_since(shown_at_);
   const auto iterations = static_cast<double>(progress_.iteration - shown_iteration_);
-  LOG(INFO) << "Iteration " << progress_.iteration << " ("
-            << static_cast<float>(seconds > 0 ? iterations / seconds : 0) << " iter/s, "
-            << static_cast<float>(seconds) << "s/" << param_.display()
-            << " iters), loss = " << progress_.smoothed_loss();
+  LOG_IF(INFO, options_.log_displays)
+      << "Iteration " << progress_.iteration << " ("
+      << static_cast<float>(seconds > 0 ? iterations / seconds : 0) << " iter/s, "
+      << static_cast<float>(seconds) << "s/" << param_.display()
+      << " iters), loss = " << progress_.smoothed_loss();
   log_speed(seconds);
   int number = 0;
   for (const Blob* output : net_.outputs())
@@ -96,10 +97,11 @@ void Reporter::log_display() {
       const float weight = net_.loss_weight(*output);
       const std::string weighted =
           weight != 0 ? str(" (* ", weight, " = ", weight * value, " loss)") : "";
-      LOG(INFO) << "    Train net output #" << number++ << ": " << output->name << " = " << value
-                << weighted;
+      LOG_IF(INFO, options_.log_displays) << "    Train net output #" << number++ << ": "
+                                          << output->name << " = " << value << weighted;
     }
-  LOG(INFO) << "Iteration " << progress_.iteration << ", lr = " << progress_.rate;
+  LOG_IF(INFO, options_.log_displays)
+      << "Iteration " << progress_.iteration << ", lr = " << progress_.rate;
   shown_at_ = SolverCore::Clock::now();
   shown_iteration_ = progress_.iteration;
   away_seconds_ = 0;
@@ -126,10 +128,9 @@ void Reporter::log_speed(double seconds) {
       team_.note(progress_.iteration, {done, std::max(0.0, busy - data - seconds_for_rows), data,
                                        seconds_for_rows, away_seconds_});
   }
-  LOG(INFO) << "    "
-            << std::round(10 * done * static_cast<double>(core_.items_per_update()) / busy) / 10
-            << " images/s, " << left << "data " << std::lround(100 * data / busy) << "% wait"
-            << rows;
+  LOG_IF(INFO, options_.log_displays)
+      << "    " << std::round(10 * done * static_cast<double>(core_.items_per_update()) / busy) / 10
+      << " images/s, " << left << "data " << std::lround(100 * data / busy) << "% wait" << rows;
   shown_wait_ = waited;
   if (progress_.iteration == progress_.started_iteration) return;  // the first batch
   if (const std::optional<double> slow = slow_data_.add(data, busy))
@@ -163,24 +164,28 @@ void Reporter::observe_display(bool counts) {
       numbers.push_back(weight != 0 ? weight * value : value);
   }
   if (!core_.in_team())
-    return options_.observer->displayed(
-        {progress_.iteration, seconds, numbers[0], {numbers.begin() + 1, numbers.end()}});
+    return options_.observer->displayed({progress_.iteration,
+                                         seconds,
+                                         numbers[0],
+                                         {numbers.begin() + 1, numbers.end()},
+                                         progress_.rate});
   if (!counts) std::ranges::fill(numbers, 0);
   team_.report(progress_.iteration, counts ? core_.own_items() : 0, numbers);
   if (!options_.observer) return;
-  shown_seconds_[progress_.iteration] = seconds;
+  shown_[progress_.iteration] = {seconds, progress_.rate};
   pass_on_averages();
 }
 
 void Reporter::pass_on_averages() {
   for (const Team::Average& average : team_.take_averages()) {
-    const auto shown = shown_seconds_.find(average.iteration);
-    if (shown == shown_seconds_.end() || average.numbers.empty()) continue;
+    const auto shown = shown_.find(average.iteration);
+    if (shown == shown_.end() || average.numbers.empty()) continue;
     options_.observer->displayed({average.iteration,
-                                  shown->second,
+                                  shown->second.seconds,
                                   average.numbers[0],
-                                  {average.numbers.begin() + 1, average.numbers.end()}});
-    shown_seconds_.erase(shown);
+                                  {average.numbers.begin() + 1, average.numbers.end()},
+                                  shown->second.rate});
+    shown_.erase(shown);
   }
 }
 

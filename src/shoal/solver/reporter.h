@@ -60,8 +60,10 @@ class Reporter : SolverPart {
   double seconds_waited() const;
 
   bool observed_ = false;  // by the chief's observer
-  // The times of displays whose averages have not come, by iteration.
-  std::map<std::int64_t, double> shown_seconds_;
+  struct Shown {
+    double seconds = 0, rate = 0;
+  };
+  std::map<std::int64_t, Shown> shown_;  // displays whose averages have not come, by iteration
   SolverCore::Clock::time_point started_at_, shown_at_;
   std::int64_t shown_iteration_ = 0;  // in the last display
   double away_seconds_ = 0;           // since the last display

@@ -39,6 +39,10 @@ std::string words_of(const Histogram& counts) {
   return str("mean ", std::round(100 * sum / number) / 100, ", at most ", counts.size() - 1);
 }
 
+double seconds_since_1970() {
+  return to_seconds(std::chrono::system_clock::now().time_since_epoch());
+}
+
 double megabytes(std::uint64_t bytes) { return std::round(static_cast<double>(bytes) / 1e4) / 100; }
 
 }  // namespace
@@ -72,17 +76,20 @@ void Recorder::open(Solver& solver) {
   if (!options_.metrics.empty())
     writer_ = or_throw(MetricsWriter::open(metrics_path(options_.metrics, run.worker), run,
                                            solver.iteration(), options_.metrics_limit));
+  if (!options_.tensorboard.empty())
+    events_ = or_throw(EventWriter::open(event_directory(options_.tensorboard, run), run,
+                                         solver.iteration(), seconds_since_1970()));
+  if (options_.began) options_.began(run);
   // The lines before may be of another scheme.
-  if (writer_ && solver.iteration() > 0)
-    note("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));
+  if (solver.iteration() > 0) write(PhaseMetrics{solver.iteration(), 0, scheme_});
   if (!options_.esync_logs.empty())
     esync_ = or_throw(EsyncLog::open(str(options_.esync_logs, "/worker", run.worker),
                                      options_.local_steps, solver.iteration()));
 }
 
 void Recorder::phase(const std::string& scheme, std::int64_t iteration) {
-  if (std::exchange(scheme_, scheme) == scheme || !writer_) return;
-  note("metrics", writer_->add(PhaseMetrics{iteration, since_start(now()), scheme}));
+  if (std::exchange(scheme_, scheme) == scheme || columns_.empty()) return;
+  write(PhaseMetrics{iteration, since_start(now()), scheme});
 }
 
 Status Recorder::close() {
@@ -90,20 +97,21 @@ Status Recorder::close() {
   const auto account = table_ ? table_->account() : std::nullopt;
   if (account && account->ended) {
     write_faults(*account, clock_.clock + 1);
-    if (writer_)
-      note("metrics", writer_->add(UsefulMetrics{.clock = clock_.clock + 1,
-                                                 .time = account->seconds,
-                                                 .in_params = account->in_params,
-                                                 .computed = account->computed,
-                                                 .possible = account->possible,
-                                                 .losses = account->losses}));
+    write(UsefulMetrics{.clock = clock_.clock + 1,
+                        .time = account->seconds,
+                        .in_params = account->in_params,
+                        .computed = account->computed,
+                        .possible = account->possible,
+                        .losses = account->losses});
   }
+  if (events_) note("tensorboard", events_->flush());
   return failure_;
 }
 
 // ---- the clock ----
 
-void Recorder::start(std::int64_t iteration) {
+void Recorder::start(std::int64_t iteration, const Net& net) {
+  net_ = &net;
   ended_ = now();
   if (!std::exchange(begun_, true)) started_ = ended_;
   before_ = counts();
@@ -129,7 +137,10 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
       step_ = passed_ = here;
       clock_.steps.push_back({});
       break;
-    case Mark::kPassed: passed_ = here; break;
+    case Mark::kPassed:
+      write_histograms(iteration);
+      passed_ = here;
+      break;
     case Mark::kUpdated: {
       StepMetrics& step = clock_.steps.back();
       const double rows = passed_.rows - step_.rows, rows_updating = here.rows - passed_.rows;
@@ -160,10 +171,14 @@ void Recorder::end_clock(std::int64_t iteration) {
   const double known = clock_.compute + clock_.data_wait + clock_.update + clock_.row_wait;
   clock_.other += std::max(0.0, to_seconds(ended_ - begin_.at) + waited_before_ - known);
   count(counts());
-  if (writer_) note("metrics", writer_->add(clock_));
+  write(clock_);
   flush_round(std::nullopt);
   if (esync_) round_ = clock_;
   log_shares(iteration);
+  if (options_.tick && ended_ - ticked_ >= std::chrono::milliseconds(500)) {
+    ticked_ = ended_;
+    options_.tick();
+  }
 }
 
 void Recorder::count(const Counts& now) {
@@ -186,8 +201,27 @@ void Recorder::flush_round(const std::optional<Evaluation>& evaluation) {
   round_.reset();
 }
 
-void Recorder::record(const ScoreMetrics& score) {
-  if (writer_) note("metrics", writer_->add(score));
+void Recorder::record(const ScoreMetrics& score) { write(score); }
+
+void Recorder::write(const MetricsRecord& record) {
+  if (writer_) note("metrics", writer_->add(record));
+  if (events_) note("tensorboard", events_->add(record));
+  for (MetricsSink* const sink : options_.sinks) (void)sink->add(record);
+}
+
+// Writes how the params and their gradients are distributed, where it is their turn.
+void Recorder::write_histograms(std::int64_t iteration) {
+  if (!events_ || options_.histograms_every <= 0 || iteration % options_.histograms_every != 0)
+    return;
+  const double time = since_start(now());
+  for (const NetParam& param : net_->params()) {
+    const std::string name =
+        str(net_->layers()[static_cast<std::size_t>(param.layer)]->name(), "/", param.index);
+    for (const auto& [kind, tensor] :
+         {std::pair{"params/", &param.blob->data}, std::pair{"gradients/", &param.blob->grad}})
+      if (events_)
+        note("tensorboard", events_->add_histogram(kind + name, iteration, time, tensor->host()));
+  }
 }
 
 // Writes the faults that are new, once the others have gone on or the job has ended; at the end
@@ -200,16 +234,15 @@ void Recorder::write_faults(const table::AccountBody& account, std::int64_t iter
     if (fault.number <= faults_ && !(account.ended && fault.back >= 0)) continue;
     if (fault.stopped < 0 && !account.ended) return;
     faults_ = std::max(faults_, fault.number);
-    if (!writer_) continue;
-    note("metrics", writer_->add(FaultMetrics{.clock = iteration,
-                                              .time = fault.since,
-                                              .number = fault.number,
-                                              .rank = fault.rank,
-                                              .host = fault.host,
-                                              .why = fault.why,
-                                              .stopped = known(fault.stopped),
-                                              .back = known(fault.back),
-                                              .steps = fault.steps}));
+    write(FaultMetrics{.clock = iteration,
+                       .time = fault.since,
+                       .number = fault.number,
+                       .rank = fault.rank,
+                       .host = fault.host,
+                       .why = fault.why,
+                       .stopped = known(fault.stopped),
+                       .back = known(fault.back),
+                       .steps = fault.steps});
   }
 }
 
@@ -217,7 +250,8 @@ void Recorder::displayed(const Measured& row) {
   ScoreMetrics score{.kind = ScoreMetrics::Kind::kDisplay,
                      .clock = row.iteration,
                      .time = row.seconds,
-                     .loss = row.loss};
+                     .loss = row.loss,
+                     .rate = row.rate};
   for (std::size_t i = 0; i < row.outputs.size() && i < columns_.at(0).size(); ++i)
     score.outputs.emplace_back(columns_[0][i], row.outputs[i]);
   const auto account = table_ ? table_->account() : std::nullopt;
@@ -278,6 +312,7 @@ void Recorder::note(const char* flag, const Status& status) {
   failure_ = Error{status.error().code, str("--", flag, ": ", status.error().message)};
   LOG(WARNING) << failure_.error().message << "; training goes on without these measurements";
   writer_.reset();
+  events_.reset();
   esync_.reset();
 }
 

@@ -48,10 +48,10 @@ double MeanTime::mean() const {
   return sum / static_cast<double>(times.size());
 }
 
-void Speedometer::start(std::int64_t iteration) {
+void Speedometer::start(std::int64_t iteration, const Net& net) {
   times_ = busy_ = {};
   iterations_ = 0;
-  if (next_) next_->start(iteration);
+  if (next_) next_->start(iteration, net);
 }
 
 void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {

@@ -36,7 +36,7 @@ class Speedometer final : public Meter {
  public:
   // `next` may be null.
   Speedometer(const table::Table& table, Meter* next) : table_(table), next_(next) {}
-  void start(std::int64_t iteration) override;
+  void start(std::int64_t iteration, const Net& net) override;
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
   // Since start():
   std::int64_t iterations() const { return iterations_; }
