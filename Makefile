@@ -71,6 +71,9 @@ HDF5_CFLAGS ?= $(if $(HDF5_PC),\
                  $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(HDF5_PC))))
 HDF5_LIBS ?= $(if $(HDF5_PC),$(shell pkg-config --libs $(HDF5_PC)),-lhdf5)
 HDF5     ?= $(if $(HDF5_PC),1,0)
+# /metrics of the status page: PROMETHEUS=1 or 0; otherwise 1 where pkg-config knows the library.
+PROMETHEUS_LIBS ?= $(shell pkg-config --libs prometheus-cpp-core 2>/dev/null)
+PROMETHEUS ?= $(if $(PROMETHEUS_LIBS),1,0)
 # Convolutions by oneDNN: DNNL=1 or 0; otherwise 1 where its header is.
 DNNL     ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.hpp),1,0)
 # ONNX files: ONNX=1 or 0; otherwise 1 where its schema is.
@@ -96,6 +99,9 @@ endif
 ifeq ($(DNNL),1)
 LDLIBS   += -ldnnl
 endif
+ifeq ($(PROMETHEUS),1)
+LDLIBS   += $(or $(PROMETHEUS_LIBS),-lprometheus-cpp-core)
+endif
 OFF      := $(if $(filter 1,$(CUDA)),,cuda) $(if $(filter 1,$(DNNL)),,dnnl)
 ifeq ($(CUDA),1)
 ifeq ($(strip $(NVCC)),)
@@ -115,6 +121,7 @@ ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/im
             src/shoal/parallel/sums/mpi_sum.cpp src/shoal/proto/hdf5.cpp \
             src/shoal/onnx/write_model.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp \
             src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
+            src/shoal/status/server.cpp src/shoal/status/prometheus.cpp src/shoal/status/page.cpp \
             tests/net/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
             $(patsubst %.cpp,%.o,$(shell \
@@ -240,6 +247,14 @@ uninstall:                           ## takes away what install put under PREFIX
 	rm -rf $(at)/lib/cmake/shoal $(at)/include/shoal
 bundle: all $(BUILD)/tests/all       ## tools, tests and their libraries in a folder to carry away
 	scripts/bundle.sh $(BUILD)
+deb: all                             ## a package of the tools for this Debian, in build/release
+	scripts/make_deb.sh $(BUILD)
+check_deb: deb                       ## the package in a bare Debian 12, where it trains (as root)
+	scripts/check_deb.sh $(BUILD)
+check_slurm: all                     ## a job under a Slurm that is made for it (as root)
+	scripts/check_slurm.sh $(BUILD)
+check_prometheus: all                ## Debian's Prometheus scrapes a run that trains
+	scripts/check_prometheus.sh $(BUILD)
 clean:                               ## forget every build
 	rm -rf build
 help:                                ## this list
@@ -279,6 +294,10 @@ $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 	@echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
 $(BUILD)/gen/onnx/%.pb.cc $(BUILD)/gen/onnx/%.pb.h &: $(ONNX_DIR)/onnx/%.proto
 	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -I$(ONNX_DIR) --cpp_out=$(BUILD)/gen $<
+# The page as a string.
+$(BUILD)/gen/shoal/status/page.inc: src/shoal/status/page.html
+	@mkdir -p $(@D); { printf 'R"page('; cat $<; printf ')page"\n'; } > $@
+$(BUILD)/src/shoal/status/page.o: $(BUILD)/gen/shoal/status/page.inc
 $(BUILD)/pch/src.h.gch: private CXXFLAGS += -I.
 $(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
 $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
@@ -314,6 +333,8 @@ $(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/sums/mpi_sum.o): \
 $(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): \
   private CPPFLAGS += -DSHOAL_HDF5=1 $(HDF5_CFLAGS)
 $(if $(filter 1,$(ONNX)),$(BUILD)/src/shoal/onnx/write_model.o): private CPPFLAGS += -DSHOAL_ONNX=1
+$(if $(filter 1,$(PROMETHEUS)),$(BUILD)/src/shoal/status/prometheus.o): \
+  private CPPFLAGS += -DSHOAL_PROMETHEUS=1
 $(addprefix $(BUILD)/unity/,src/shoal/ops/cuda/%.o src/shoal/tensor/cuda/%.o tests/cuda/%.o): \
   private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
@@ -335,6 +356,7 @@ $(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o: $(BUILD)/dnnl_
 $(BUILD)/src/shoal/parallel/sums/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/src/shoal/onnx/write_model.o: $(BUILD)/onnx_flags $(ONNX_CC)
+$(BUILD)/src/shoal/status/prometheus.o: $(BUILD)/prometheus_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
 	@mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
@@ -345,12 +367,14 @@ endef
 $(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(ARCH_V4) $(OPENCV)))
 $(eval $(call keep_words,v4_list,$(V4_OBJ)))
 $(eval $(call keep_words,dnnl_flags,$(DNNL)))
+$(eval $(call keep_words,prometheus_flags,$(PROMETHEUS)))
 $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,onnx_flags,$(ONNX) $(ONNX_DIR)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
-.PHONY: all test test_ecosystem soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \
-        uninstall bundle clean help FORCE
+.PHONY: all test test_ecosystem soak check docs format tidy asan tsan tsan_table fuzz bench \
+        bench_peers install uninstall bundle clean help FORCE deb check_deb check_slurm \
+        check_prometheus
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -15,6 +15,7 @@ packages=(
   libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests
   libhdf5-dev         # HDF5 files
   libonnx-dev         # the schema of ONNX files
+  prometheus-cpp-dev  # /metrics of the status page
   libboost-dev        # Asio, headers alone
   libssl-dev          # OpenSSL: digests, proofs, encrypted connections
   libgtest-dev nlohmann-json3-dev
