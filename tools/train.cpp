@@ -17,6 +17,7 @@
 #include "common/signals.h"
 #include "common/solver_flags.h"
 #include "common/tool.h"
+#include "common/watch_flags.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/ops/gpu.h"
@@ -35,18 +36,9 @@ DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores")
 DEFINE_string(net_outputs, "",
               "write the numbers of displays and tests to PREFIX.train.csv, PREFIX.test0.csv ... "
               "and PREFIX.netoutputs");
-DEFINE_string(metrics, "",
-              "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and "
-              "displays and tests to the first's");
-DEFINE_int32(metrics_limit_mb, 512,
-             "with --metrics: most MB that a worker's files may take; at half of it the file "
-             "becomes metrics.<worker>.jsonl.1, in place of the one before; 0: no limit");
 DEFINE_string(
     esync_log_dir, "",
     "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
-DEFINE_string(pace_json, "",
-              "with esync: process 0 writes what ESync's state server shows to this file, anew "
-              "after each round");
 DEFINE_string(groups_out, "",
               "write the groups that group_by: SPEED found, a group a line, as MXNet-G has them");
 DEFINE_string(data_sharding_out, "",
@@ -92,9 +84,6 @@ void check_flags(const std::vector<std::string>& words) {
   need_flag(FLAGS_solver, "solver");
   devices_of_flags({}, {});  // which are there, or this throws
   threads_to_use(FLAGS_threads);
-  if (FLAGS_metrics_limit_mb < 0 || FLAGS_metrics_limit_mb > 1 << 20)
-    throw ConfigError(Code::kUsage, "--metrics_limit_mb=", FLAGS_metrics_limit_mb,
-                      " is not from 0 to ", 1 << 20);
   if (!(FLAGS_seconds >= 0) || std::isinf(FLAGS_seconds))
     throw ConfigError(Code::kUsage, "--seconds=", FLAGS_seconds, " is no time; it is 0 or more");
   if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
@@ -106,11 +95,12 @@ void check_flags(const std::vector<std::string>& words) {
 }
 
 // Checks that --pace_json has something to show.
-void check_pace(const parallel::JobSpec& job, const parallel::Place& place) {
-  if (FLAGS_pace_json.empty()) return;
+void check_pace(const std::string& pace_json, const parallel::JobSpec& job,
+                const parallel::Place& place) {
+  if (pace_json.empty()) return;
   const auto decides = [](const auto& phase) { return phase.scheme.name == "esync"; };
   if (place.distributed() && std::ranges::any_of(job.phases, decides)) return;
-  throw ConfigError(Code::kUsage, "--pace_json=", FLAGS_pace_json,
+  throw ConfigError(Code::kUsage, "--pace_json=", pace_json,
                     ": there is nothing to write in it, since ",
                     place.distributed() ? "no phase's scheme is esync, which alone decides on steps"
                                         : "one process alone has no rounds");
@@ -141,6 +131,7 @@ int train(const std::vector<std::string>& words) {
   // A process that waits for the others of its job ends as any program.
   if (place.distributed()) release_signals();
   check_flags(words);
+  const WatchOptions watch = watch_of_flags(flags);
   const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"),
                               effect_named(FLAGS_sighup_effect, "sighup_effect")};
   if (FLAGS_v == 0) FLAGS_v = place.verbosity;
@@ -168,7 +159,7 @@ int train(const std::vector<std::string>& words) {
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
   parallel::JobSpec job = parallel::read_job_spec(param, FLAGS_solver);
   merge_data_flags(job);
-  check_pace(job, place);
+  check_pace(watch.pace_json, job, place);
   const Devices devices = devices_of_flags(param, gpus_of(place));
   if (devices.empty() && ops::gpu_count() > 0 && !param.has_solver_mode() && !given("gpu"))
     LOG(WARNING) << "this machine has " << ops::gpu_count()
@@ -180,10 +171,8 @@ int train(const std::vector<std::string>& words) {
                              .devices = devices,
                              .threads = FLAGS_threads,
                              .effects = effects,
-                             .metrics = FLAGS_metrics,
-                             .metrics_limit_mb = FLAGS_metrics_limit_mb,
+                             .watch = watch,
                              .esync_log_dir = FLAGS_esync_log_dir,
-                             .pace_json = FLAGS_pace_json,
                              .groups_out = FLAGS_groups_out,
                              .data_sharding_out = FLAGS_data_sharding_out,
                              .seconds = FLAGS_seconds,

@@ -40,6 +40,7 @@ class JobProcesses {
   bool says(std::size_t rank, const std::string& text, int times = 1) const {
     return wait_for_text(processes_[rank], text, times);
   }
+  const Running& running(std::size_t rank) const { return processes_[rank]; }
   void signal(std::size_t rank, int number);
 
   struct Ended {

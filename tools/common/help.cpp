@@ -30,6 +30,7 @@ constexpr std::pair<std::string_view, const char*> kGroups[] = {
     {"net_flags", "Net"},
     {"device_flags", "Device"},
     {"kernel_flags", "Kernels of the CPU"},
+    {"watch_flags", "Watching a run"},
     {"job_flags", "Jobs of several processes"},
     {"scheme_flags", "Scheme"},
     {"trial_flags", "Trials on one machine"}};

@@ -50,17 +50,6 @@ std::string own_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-// Reads the job's token, which no command line holds: others can read those.
-std::string read_token(const JobFlags& flags) {
-  if (const char* variable = std::getenv("SHOAL_JOB_TOKEN"); variable && *variable != '\0')
-    return variable;
-  if (flags.token_file.empty()) return "";
-  std::string token = or_throw(read_file(flags.token_file, Code::kUsage));
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  if (token.empty()) throw usage("--token_file=", flags.token_file, ": the file is empty");
-  return token;
-}
-
 // Returns the certificates of --tls_cert, --tls_key and --tls_ca; null: none are given.
 std::shared_ptr<table::Certificates> read_certificates(const JobFlags& flags) {
   const auto& [certificate, key, authorities] = flags.certificates;
@@ -94,6 +83,19 @@ table::Encrypt encrypt_of(const JobFlags& flags, const std::string& token, bool 
 }
 
 }  // namespace
+
+std::string token_in(const std::string& file, const char* flag) {
+  std::string token = or_throw(read_file(file, Code::kUsage));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) throw usage("--", flag, "=", file, ": the file is empty");
+  return token;
+}
+
+std::string read_token(const JobFlags& flags) {
+  if (const char* variable = std::getenv("SHOAL_JOB_TOKEN"); variable && *variable != '\0')
+    return variable;
+  return flags.token_file.empty() ? "" : token_in(flags.token_file, "token_file");
+}
 
 std::string one_of(const char* name, const std::string& value, const char* other_name,
                    const std::string& other) {

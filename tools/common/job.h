@@ -41,6 +41,11 @@ struct JobFlags {
 std::string one_of(const char* name, const std::string& value, const char* other_name,
                    const std::string& other);
 
+// Return the token in a file that a flag names, and the job's; "": it has none. No command line
+// holds them: others can read those.
+std::string token_in(const std::string& file, const char* flag);
+std::string read_token(const JobFlags& flags);
+
 // Finds which process of which job this is: from the flags, the machinefile and the environment.
 // Throws ConfigError, as all below.
 parallel::Place find_place(const JobFlags& flags);

@@ -1,9 +1,6 @@
 #include "common/run_job.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -72,17 +69,23 @@ table::SchemeSpec first_scheme(const parallel::JobSpec& job) {
   return job.phases.empty() ? table::SchemeSpec() : job.phases[0].scheme;
 }
 
-parallel::RecorderOptions recorder_options(const TrainRequest& request, bool alone, int worker,
-                                           int workers) {
+parallel::RecorderOptions recorder_options(const TrainRequest& request, table::Table* table,
+                                           int worker, int workers, Watch& watch) {
+  const bool alone = !table;
   const table::SchemeSpec scheme = first_scheme(request.job);
   parallel::RecorderOptions options;
-  options.metrics = request.metrics;
-  options.metrics_limit = static_cast<std::uint64_t>(request.metrics_limit_mb) << 20;
+  options.metrics = request.watch.metrics;
+  options.metrics_limit = static_cast<std::uint64_t>(request.watch.metrics_limit_mb) << 20;
+  options.tensorboard = request.watch.tensorboard;
+  options.histograms_every = request.watch.histograms_every;
+  options.sinks = watch.sinks(worker == 0);
+  options.began = [&watch](const RunMetrics& run) { watch.begin(run); };
+  if (table) options.tick = [&watch, table] { watch.see(table->roster(), table); };
   options.esync_logs = request.esync_log_dir;
   options.run = {.scheme = alone ? "local" : scheme.words(), .worker = worker, .workers = workers};
   if (const auto made = scheme.make(); made.ok() && !alone)
     options.local_steps = made.value()->contribution() != table::ContributionKind::kGradient;
-  if (workers > 1) options.display = request.job.solver.display();
+  if (workers > 1 && !watch.shows_bar()) options.display = request.job.solver.display();
   return options;
 }
 
@@ -116,11 +119,14 @@ int name_of_worker(const table::Table& table) {
 // Trains, and does what the flags ask of a run beside its training. Returns its exit code:
 // kSnapshot if all went well but the writing of tables and measures, and the error if training
 // failed.
-Result<int> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
+Result<int> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table,
+                Watch& watch) {
   const int worker = table ? name_of_worker(*table) : 0,
             workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
-  parallel::Recorder recorder(recorder_options(request, !table, worker, workers), table,
+  parallel::RecorderOptions recorded = recorder_options(request, table, worker, workers, watch);
+  const bool observed = !recorded.sinks.empty();
+  parallel::Recorder recorder(recorded, table,
                               request.net_outputs.empty() || worker != 0 ? nullptr : &outputs);
   if (!request.devices.empty()) {
     options.device = request.devices[0];
@@ -134,7 +140,9 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
   options.data_sharding_out = request.data_sharding_out;
   options.profile_only = request.profile_only;
   options.explain_exchange = request.explain_exchange;
-  if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty())
+  options.log_displays = !watch.shows_bar();
+  if (observed || !request.net_outputs.empty() || !request.watch.metrics.empty() ||
+      !request.watch.tensorboard.empty() || !request.esync_log_dir.empty())
     options.observer = &recorder;
   options.phase = [&](const std::string& words, std::int64_t iteration) {
     recorder.phase(words, iteration);
@@ -216,19 +224,6 @@ parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
   return place;
 }
 
-// Writes what it is told to a file, whole or not at all, and says once if that fails.
-std::function<void(const std::string&)> writer_of(const std::string& path) {
-  return [path, failed = false](const std::string& text) mutable {
-    const std::string fresh = path + ".new";
-    // Does not wait for the disk: the job would wait, too.
-    if (std::ofstream(fresh, std::ios::binary) << text &&
-        std::rename(fresh.c_str(), path.c_str()) == 0)
-      return;
-    if (!std::exchange(failed, true))
-      LOG(WARNING) << "--pace_json: " << why_not_created(path, errno);
-  };
-}
-
 // Returns the machinefile, as it follows the configuration that the processes of a job compare.
 std::string machines_text(const parallel::Place& place) {
   if (place.machines.empty()) return {};
@@ -256,8 +251,9 @@ void warn_of_job_flags() {
                     "launcher makes it one of a job (docs/training-on-a-cluster.md)";
 }
 
-Status serve(table::Service& service) {
-  return service.serve([]() -> table::Wish {
+Status serve(table::Service& service, Watch& watch) {
+  return service.serve([&]() -> table::Wish {
+    watch.see(service.roster(), nullptr);
     switch (take_signal()) {
       case Action::kStop: return {.want = table::Want::kStop};
       case Action::kSnapshot: return {.want = table::Want::kSnapshot};
@@ -270,16 +266,17 @@ Status serve(table::Service& service) {
 
 // Trains, or serves, as the process `place` of the job that the service connects.
 int take_part(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place,
-              table::Service& service) {
+              table::Service& service, Watch& watch) {
   table::Table* table = service.table();
+  watch.set_rank(static_cast<std::uint32_t>(place.rank));
   if (!table) {
     say_only_warnings(place.rank != 0);
-    if (Status status = serve(service); !status.ok()) throw ConfigError(status.error());
+    if (Status status = serve(service, watch); !status.ok()) throw ConfigError(status.error());
     return service.left() || service.requeued() ? static_cast<int>(Code::kRequeue) : 0;
   }
   say_only_warnings(table->worker() != 0);
   try {
-    return or_throw(run(request, job_options(request, flags, place, *table), table));
+    return or_throw(run(request, job_options(request, flags, place, *table), table, watch));
   } catch (const ConfigError& error) {
     table->abort(error.error());
     throw;
@@ -289,7 +286,7 @@ int take_part(const TrainRequest& request, const JobFlags& flags, const parallel
 // Takes part in a job until that is over for this process. If it ends with an error since the job
 // has removed this process, `again` gets the flags to join it anew.
 int train_once(const TrainRequest& request, const JobFlags& given, const parallel::Place& found,
-               std::optional<JobFlags>& again) {
+               Watch& watch, std::optional<JobFlags>& again) {
   JobFlags flags = given;
   const bool by_order = found.rank < 0;
   std::optional<FirstHere> first;  // as long as the job trains
@@ -310,7 +307,7 @@ int train_once(const TrainRequest& request, const JobFlags& given, const paralle
     options.processes = static_cast<std::uint32_t>(place.processes), options.joins = true;
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
-  if (!request.pace_json.empty()) options.on_round = writer_of(request.pace_json);
+  options.on_round = [&watch](const std::string& json) { watch.see_pace(json); };
   // A worker that ends with the profile must not leave others that train.
   options.configuration = parallel::configuration_of(own.job) +
                           (own.profile_only ? "profile_only: true\n" : "") +
@@ -328,7 +325,7 @@ int train_once(const TrainRequest& request, const JobFlags& given, const paralle
   if (!joins) watch_signals(effects);
   own.job.solver.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
   try {
-    return take_part(own, flags, place, *service);
+    return take_part(own, flags, place, *service, watch);
   } catch (const ConfigError&) {
     if (const std::vector<std::string> servers = service->where_to_rejoin(); !servers.empty())
       again = flags_to_rejoin(flags, place, options, service->port(), servers);
@@ -367,12 +364,14 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
   options.opened = [&](Solver& solver) {
     report_epoch(request.job.solver, request.job.name, solver);
   };
-  return or_throw(run(request, std::move(options), nullptr));
+  Watch watch(request.watch, "", request.job.solver.max_iter());
+  return or_throw(run(request, std::move(options), nullptr, watch));
 }
 
 int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& found) {
   JobFlags flags = given;
   parallel::Place place = found;
+  Watch watch(request.watch, parallel::name_of(place.role), request.job.solver.max_iter());
   std::optional<JobFlags> again = flags_to_come_back(request, flags, place);
   for (;;) {
     if (again) {
@@ -380,7 +379,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
       place = place_to_join(flags);
     }
     try {
-      return train_once(request, flags, place, again);
+      return train_once(request, flags, place, watch, again);
     } catch (const ConfigError& error) {
       if (!again) throw;
       LOG(WARNING) << error.what() << ". It joins the job anew.";

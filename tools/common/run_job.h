@@ -7,6 +7,7 @@
 
 #include "common/job.h"
 #include "common/signals.h"
+#include "common/watch.h"
 #include "shoal/ops/tuning.h"
 #include "shoal/parallel/job/job_spec.h"
 
@@ -19,10 +20,8 @@ struct TrainRequest {
   std::vector<const Device*> devices{};  // of its replicas; empty: the CPU
   int threads = 0;                       // asked for
   SignalEffects effects;
-  std::string metrics;        // a folder, or ""
-  int metrics_limit_mb = 0;   // of each worker's; 0: none
-  std::string esync_log_dir;  // likewise
-  std::string pace_json;      // file that process 0 writes rounds of esync to, or ""
+  WatchOptions watch{};
+  std::string esync_log_dir;                  // a folder, or ""
   std::string groups_out, data_sharding_out;  // files, or ""
   double seconds = 0;                         // of training, after which the run ends; 0: no limit
   bool profile_only = false;
