@@ -93,6 +93,33 @@ class Scripts(unittest.TestCase):
         self.assertIn('was given: --help', self.refused('install_packages.sh', '--help'))
 
 
+class Container(unittest.TestCase):
+    """The entry of the container, with a shoal that says what it was told."""
+
+    def run_entry(self, *words, **variables):
+        with tempfile.TemporaryDirectory() as folder:
+            shoal = Path(folder) / 'shoal'
+            shoal.write_text('#!/bin/sh\necho "$@"\n')
+            shoal.chmod(0o755)
+            return subprocess.run(['sh', ROOT / 'scripts/container', *words], capture_output=True, text=True, timeout=60, check=False,
+                                  env={'PATH': f'{folder}:{os.environ["PATH"]}', **variables})
+
+    def test_speedos_roles_are_jobs_and_joins(self):
+        self.assertEqual(self.run_entry('master', '10.0.0.1', '3', '--scheme=async').stdout,
+                         'train --solver=solver.prototxt --client_id=0 --num_clients=1 --master=10.0.0.1:29600 --port=29600 --scheme=async\n')
+        self.assertEqual(self.run_entry('worker', '10.0.0.1', '10.0.0.2', '-v', SOLVER='s', PORT='5').stdout,
+                         'train --solver=s --join=10.0.0.1:5 --port=5 --advertise=10.0.0.2 -v\n')
+
+    def test_other_words_are_tools(self):
+        self.assertEqual(self.run_entry('time', '--model=a b').stdout, 'time --model=a b\n')
+
+    def test_a_role_without_its_addresses_is_refused(self):
+        for words in (('master', '10.0.0.1'), ('worker', '10.0.0.1')):
+            done = self.run_entry(*words)
+            self.assertEqual((done.returncode, done.stdout), (2, ''))
+            self.assertIn('usage: master ADDRESS N', done.stderr)
+
+
 class Copy(unittest.TestCase):
     """A test of scripts that write beside themselves, in a copy of the repository's part."""
 
