@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
         layer("UnknownType", "InnerProdukt", "",
               "unknown layer type 'InnerProdukt'; did you mean 'InnerProduct'? Known: AbsVal, "),
         layer("TypeOfCaffeNotBuilt", "Python", "",
-              "Shoal does not have BVLC Caffe's layer type 'Python'; known: AbsVal, "),
+              "layers of type Python need an interpreter: use the net from Python, or tools built "
+              "with PYTHON=1 (docs/python.md); known here: AbsVal, "),
         layer("TypeOfAFork", "BoxGroupOutput", "",
               "BVLC Caffe has no layer type 'BoxGroupOutput'; it belongs to MS-CNN's and Cascade "
               "R-CNN's forks"),

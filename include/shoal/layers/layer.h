@@ -69,6 +69,9 @@ class Layer {
   // looked at. Gives the tops new shapes if they differ from the last batch's and says whether it
   // did; the net then reshapes what follows. Failures go to ctx.fail.
   virtual bool follow_input(Context&, Tops) { return false; }
+  // Returns whether reshape is to be called before each forward pass, in which the layer may give
+  // its tops yet other shapes. Its net must be interactive (NetOptions).
+  virtual bool reshapes_each_pass() const { return false; }
   // Returns whether the shapes of the tops depend on numbers of the bottoms. Before each forward
   // pass of such a layer the net calls size_tops, which gives the tops their shapes of this pass;
   // the net then reshapes each layer behind before its own forward pass. No top may take more than
@@ -116,6 +119,9 @@ class Layer {
     (void)bottom;
     return Propagates::kYes;
   }
+  // Returns whether gradients of the tops that no layer has (Propagates::kRefuses) count as zeros,
+  // and are no error.
+  virtual bool does_without_gradients() const { return false; }
   // Returns the weight of a top in the net's loss where the prototxt gives none: 1 for the first
   // top of a loss layer.
   virtual float default_loss_weight(int top) const {
@@ -254,6 +260,10 @@ class Layer {
 // Makes the layer that param.type() names. Throws ConfigError with the nearest known type and the
 // list of all.
 std::unique_ptr<Layer> make_layer(const LayerParameter& param);
+// Says how layers of type Python are made from now on, in a program that has an interpreter; before
+// that the type is not known. Any thread.
+using PythonLayers = std::unique_ptr<Layer> (*)(const LayerParameter&);
+void set_python_layers(PythonLayers make);
 // Returns the known types, in alphabetical order.
 std::vector<std::string> layer_types();
 

@@ -30,6 +30,12 @@ struct NetOptions {
   // Says that backward is never called: no memory is planned for gradients, and layers may work
   // together in ways that have no backward pass.
   bool forward_only = false;
+  // Says that a caller works on the blobs between passes and parts of passes, as from Python:
+  // share_memory and fuse count as false; a layer whose bottoms or tops have other shapes than
+  // before, or that asks for it (Layer::reshapes_each_pass), is reshaped before its forward pass,
+  // without which its backward pass is an error; and a gradient that no layer writes is the
+  // caller's: zeros, or a loss weight, until it is changed.
+  bool interactive = false;
   // Bytes that NetMemory's blobs and kept may take together; 0: no limit. Convolutions do without
   // Winograd's algorithm where that is needed, and if it is not enough a ConfigError says so.
   std::size_t memory_limit = 0;
@@ -104,9 +110,15 @@ class Net {
   Status run_forward();
   float loss() const;
   // Calls visit(top, weight) for each top with a weight, in the order in which loss() adds them.
-  void each_loss(const std::function<void(const Tensor&, float weight)>& visit) const;
+  using LossVisit = std::function<void(const Tensor& top, float weight)>;
+  void each_loss(const LossVisit& visit) const;
   // Computes the gradients of the last forward's loss: adds to the params' grads.
   Status backward();
+  // Do the part of a pass from one layer to another, both included, by what the blobs hold. `last`
+  // is not before `first` in the order of the pass, which for backward is the net's from its end.
+  // The loss is that of these layers.
+  Result<float> forward(int first, int last);
+  Status backward(int first, int last);
   // Sets the params' grads to zero, but those that backward overwrites.
   void clear_gradients();
   // Makes backward overwrite what it can of the grads of these layers' params (by layer) instead of
@@ -166,6 +178,7 @@ class Net {
     std::vector<bool> propagate;  // a gradient goes to this bottom
     // For each top: no layer writes its gradient, which backward will read.
     std::vector<bool> missing;
+    std::vector<Shape> shapes{};  // of bottoms and tops as they were computed, if interactive
     bool needs_backward = false;
     bool varies = false;
     const Layer* fused_into = nullptr;
@@ -178,6 +191,10 @@ class Net {
   void forward_at(int layer);  // what Wiring::forward says
   void backward_of(int layer);
   Status size_tops(int layer);
+  std::vector<Shape> shapes_at(int layer) const;
+  Status follow_shapes(int layer);
+  Status check_shapes(int layer) const;
+  void note_shapes(int layer);
   Status follow_inputs();
   Status failure_of(int layer);
   std::string record_behind(const Blob& blob, int layer, std::int64_t item) const;
@@ -185,6 +202,8 @@ class Net {
   // splits, 'label_data_1_split_0'.
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
+  void fill_loss_gradients(int layer);
+  void each_loss_of(int layer, const LossVisit& visit) const;
   void each_use(const std::function<void(const Tensor&, int step)>& use) const;
   void tune_kernels(ops::ConvTuning& tuning);
   struct BlobPlan;

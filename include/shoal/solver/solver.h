@@ -45,6 +45,8 @@ struct SolverOptions {
   bool log_displays = true;  // false: displays are the observer's alone
   // For the log of a team: records that all members read in an epoch; 0: not known.
   std::uint64_t epoch = 0;
+  // Its nets are (NetOptions::interactive), and its test nets have a backward pass.
+  bool interactive = false;
   std::string averaging = "the mean of all gradients is taken";  // how gradients become updates
 };
 

@@ -12,7 +12,6 @@
 namespace shoal {
 namespace {
 
-constexpr std::string_view kOnlyInCaffe[] = {"Python"};
 constexpr std::size_t kMostErrors = 10;
 
 struct ForkLayer {
@@ -62,8 +61,11 @@ constexpr ForkLayer kForkLayers[] = {
 std::string why_unknown(const std::string& type) {
   const std::vector<std::string> types = layer_types();
   if (type.empty()) return str("no type is given; known: ", join(types));
-  if (std::ranges::find(kOnlyInCaffe, type) != std::end(kOnlyInCaffe))
-    return str("Shoal does not have BVLC Caffe's layer type '", type, "'; known: ", join(types));
+  if (type == "Python")
+    return str(
+        "layers of type Python need an interpreter: use the net from Python, or tools built with "
+        "PYTHON=1 (docs/python.md); known here: ",
+        join(types));
   for (const ForkLayer& fork : kForkLayers)
     if (type == fork.type)
       return str("BVLC Caffe has no layer type '", type, "'; it belongs to ", fork.family);

@@ -2,6 +2,7 @@
 #include "shoal/layers/layer.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "shoal/layers/blob_proto.h"
 #include "shoal/layers/filler.h"
@@ -30,7 +31,13 @@ constexpr LayerEntry kLayers[] = {
 };
 #undef LAYER
 
+constexpr const char* kPython = "Python";
+// A process has one interpreter.
+std::atomic<PythonLayers> make_python{nullptr};
+
 }  // namespace
+
+void set_python_layers(PythonLayers make) { make_python = make; }
 
 Layer::Layer(const LayerParameter& param) : param_(std::make_unique<LayerParameter>(param)) {}
 Layer::~Layer() = default;
@@ -86,6 +93,7 @@ void Layer::load_own_blobs() {
 std::vector<std::string> layer_types() {
   std::vector<std::string> types;
   for (const LayerEntry& entry : kLayers) types.emplace_back(entry.type);
+  if (make_python != nullptr) types.emplace_back(kPython);
   std::ranges::sort(types);
   return types;
 }
@@ -93,6 +101,8 @@ std::vector<std::string> layer_types() {
 std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   for (const LayerEntry& entry : kLayers)
     if (param.type() == entry.type) return entry.make(param);
+  const PythonLayers python = make_python;
+  if (python != nullptr && param.type() == kPython) return python(param);
   throw config_error(param, why_unknown(param.type()));
 }
 

@@ -7,6 +7,7 @@
 #include "shoal/base/log.h"
 #include "shoal/layers/known_types.h"
 #include "shoal/net/foreign_params.h"
+#include "shoal/net/graph.h"
 #include "shoal/net/varying.h"
 #include "shoal/proto/config_error.h"
 
@@ -313,6 +314,13 @@ void NetBuilder::want_gradients(int index) {
         wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(wires.bottoms[i])));
     wires.needs_backward |= wanted;
   }
+  const bool without = layer.does_without_gradients() ||
+                       (is_inserted_split(layer.param()) && without_.contains(wires.bottoms[0]));
+  for (Blob* top : wires.tops)
+    if (without)
+      without_.insert(top);
+    else
+      without_.erase(top);
   for (Blob* top : wires.tops)
     if (wires.needs_backward)
       wanted_.insert(top);
@@ -334,12 +342,14 @@ void NetBuilder::drop_gradients_without_loss() {
     if (!contributes) wires.needs_backward = false;
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b) {
       wires.propagate[b] = wires.propagate[b] && wires.needs_backward;
-      if (wires.propagate[b] && layer.propagates(static_cast<int>(b)) == Propagates::kRefuses)
+      const Propagates propagates = layer.propagates(static_cast<int>(b));
+      if (wires.propagate[b] && propagates == Propagates::kRefuses &&
+          !without_.contains(wires.bottoms[b]))
         throw config_error(
             layer.param(), "bottom '", wires.bottoms[b]->name,
             "' needs a gradient, because layers that learn make it, and a ", layer.type(),
             " layer has none for it; say propagate_down: false for it if that is meant");
-      if (layer.propagates(static_cast<int>(b)) == Propagates::kNothing) wires.propagate[b] = false;
+      if (propagates != Propagates::kYes) wires.propagate[b] = false;
     }
     // An in-place layer's top and bottom are one blob: below it, what counts is the bottom.
     for (Blob* top : wires.tops) under_loss.erase(top);
@@ -354,7 +364,7 @@ void NetBuilder::find_missing_gradients() {
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
     Net::Wiring& wires = net_.wiring_[i];
     for (std::size_t t = 0; t < wires.tops.size(); ++t)
-      wires.missing.push_back(wires.needs_backward &&
+      wires.missing.push_back(!net_.options_.interactive && wires.needs_backward &&
                               net_.layers_[i]->loss_weight(static_cast<int>(t)) == 0 &&
                               !written.contains(wires.tops[t]));
     for (const Blob* top : wires.tops) written.erase(top);

@@ -46,8 +46,8 @@ class NetBuilder {
   std::map<std::string, const Layer*> learners_;  // layers with params, by name
   // Shared params by name: their index in net_.net_params_.
   std::map<std::string, std::size_t> owners_;
-  // Blobs whose gradient a layer upstream needs.
-  std::set<const Blob*> wanted_;
+  // Blobs whose gradient a layer upstream needs, and those that do without one.
+  std::set<const Blob*> wanted_, without_;
 };
 
 }  // namespace shoal

@@ -17,9 +17,22 @@
 
 namespace shoal {
 
+namespace {
+
+// Layers of type Python work on blobs as a caller does.
+NetOptions effective(NetOptions options, const NetParameter& net) {
+  const auto is_python = [](const LayerParameter& layer) { return layer.type() == "Python"; };
+  options.interactive = options.interactive || std::ranges::any_of(net.layer(), is_python);
+  options.share_memory = options.share_memory && !options.interactive;
+  options.fuse = options.fuse && !options.interactive;
+  return options;
+}
+
+}  // namespace
+
 Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
     : context_(context),
-      options_(options),
+      options_(effective(options, param)),
       definition_(std::make_unique<NetParameter>(filter_net(param))) {
   if (const std::string words = misspelt_stage(param); !words.empty()) LOG(WARNING) << words;
   if (definition_->layer_size() == 0)
@@ -28,7 +41,7 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
   const NetParameter with_splits = insert_splits(*definition_, param);
   NetBuilder builder(*this, with_splits);
   builder.build();
-  if (options.fuse && !definition_->debug_info()) builder.fuse();
+  if (options_.fuse && !definition_->debug_info()) builder.fuse();
   for (LayerParameter& layer : *definition_->mutable_layer()) layer.clear_blobs();
   for (const std::string& name : options_.keep)
     if (blob(name) == nullptr)
@@ -37,6 +50,10 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
   if (context.tuning()) tune_kernels(*context.tuning());
   plan_blobs();
   passes_ = std::make_unique<Passes>(*this);
+  for (int i = 0; options_.interactive && i < std::ssize(layers_); ++i) {
+    fill_loss_gradients(i);
+    note_shapes(i);
+  }
 }
 
 Net::~Net() = default;
@@ -128,11 +145,17 @@ std::string Net::with_own_names(std::string sentence) const {
   return sentence;
 }
 
-void Net::each_loss(const std::function<void(const Tensor&, float weight)>& visit) const {
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    for (std::size_t t = 0; t < wiring_[i].tops.size(); ++t)
-      if (const float weight = layers_[i]->loss_weight(static_cast<int>(t)); weight != 0)
-        visit(wiring_[i].tops[t]->data, weight);
+void Net::each_loss(const LossVisit& visit) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i) each_loss_of(static_cast<int>(i), visit);
+}
+
+void Net::each_loss_of(int layer, const LossVisit& visit) const {
+  const Tops all = tops(layer);
+  for (std::size_t t = 0; t < all.size(); ++t)
+    if (const float weight =
+            layers_[static_cast<std::size_t>(layer)]->loss_weight(static_cast<int>(t));
+        weight != 0)
+      visit(all[t]->data, weight);
 }
 
 float Net::loss() const {
@@ -204,7 +227,7 @@ Result<float> Net::forward() {
 Status Net::run_forward() {
   if (Status status = follow_inputs(); !status.ok()) return status;
   pass_start_ = context_.random().state();
-  may_record_ = context_.recordings() && !after_forward_ &&
+  may_record_ = context_.recordings() && !options_.interactive && !after_forward_ &&
                 (!before_forward_ || together_before_forward_ > 0);
   const bool was_recorded = passes_->forward.is_recorded();
   const Status status = passes_->forward.run(may_record_);
@@ -255,6 +278,7 @@ void Net::backward_of(int i) {
 void Net::prepare_gradients(int i) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
   const Layer& layer = *layers_[static_cast<std::size_t>(i)];
+  if (options_.interactive && layer.gradient_scale() == 1) return;  // they are the caller's
   for (std::size_t t = 0; t < wires.tops.size(); ++t) {
     const float weight = layer.loss_gradient(static_cast<int>(t));
     if (weight != 0 || (wires.missing[t] && !layer.skips_missing_gradients()))
@@ -279,8 +303,11 @@ void Net::clear_gradients() {
 }
 
 void Net::reshape() {
-  for (std::size_t i = 0; i < layers_.size(); ++i)
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
     reshape_layer(*layers_[i], context_, wiring_[i].bottoms, wiring_[i].tops);
+    if (options_.interactive) fill_loss_gradients(static_cast<int>(i));
+    note_shapes(static_cast<int>(i));
+  }
   plan_blobs();
   passes_->forward.forget();
   passes_->backward.forget();

@@ -91,6 +91,12 @@ Status RecordedPass::run(bool may_record) {
   return {};
 }
 
+Status RecordedPass::run_steps(int first, int last) {
+  for (int step = first; step <= last; ++step)
+    if (Status status = call(step); !status.ok()) return status;
+  return {};
+}
+
 // Forgets the recordings. If they paid, others are made soon; else later each time.
 void RecordedPass::forget() {
   constexpr int kOften = 20, kLongest = 1024;

@@ -47,6 +47,8 @@ class RecordedPass {
 
   // `may_record`: nothing has to see the layers one by one. Ends with the first error.
   Status run(bool may_record);
+  // Calls the layers of these steps, both included.
+  Status run_steps(int first, int last);
   // Shapes or memory are others from now on.
   void forget();
   bool is_recorded() const { return divided_; }

@@ -162,9 +162,11 @@ void SolverCore::build_net() {
   if (param.has_net() || param.has_train_net())
     LOG(INFO) << "Creating training net from net file: "
               << (param.has_net() ? param.net() : param.train_net());
-  net = std::make_unique<Net>(
-      train_net_of(param, options.name, options.share), add_context(options.share),
-      NetOptions{.fuse = !param.debug_info(), .memory_limit = memory_limit_of(param)});
+  net = std::make_unique<Net>(train_net_of(param, options.name, options.share),
+                              add_context(options.share),
+                              NetOptions{.fuse = !param.debug_info(),
+                                         .interactive = options.interactive,
+                                         .memory_limit = memory_limit_of(param)});
   if (snapshot_format(param) == SnapshotFormat::kHdf5) check_hdf5_names(*net);
   if (param.display() > 0) warn_of_outputs(*net, "display");
   const std::vector<std::int64_t>& batches = options.share.batches;
@@ -192,9 +194,10 @@ void SolverCore::build_test_nets() {
     const int index = static_cast<int>(test_nets.size());
     LOG(INFO) << "Creating test net (#" << index << ")";
     one.test_batches = test_batches(index);
-    test_nets.push_back(std::make_unique<Net>(
-        test_net, add_context(one),
-        NetOptions{.forward_only = true, .memory_limit = memory_limit_of(param)}));
+    test_nets.push_back(std::make_unique<Net>(test_net, add_context(one),
+                                              NetOptions{.forward_only = !options.interactive,
+                                                         .interactive = options.interactive,
+                                                         .memory_limit = memory_limit_of(param)}));
     test_nets.back()->share_weights(*net);
     if (param.eval_type() != "detection") warn_of_outputs(*test_nets.back(), "test");
   }
