@@ -16,7 +16,7 @@ CAFFE_SETTINGS := \
   CUSTOM_CXX;CXX  COMMON_FLAGS;CXXFLAGS_+=_...  DEBUG;OPT_:=_-O0_-g \
   INCLUDE_DIRS;CXXFLAGS_+=_-I...  LIBRARY_DIRS;LDLIBS_+=_-L...  LINKER_FLAGS;LDLIBS_+=_... \
   USE_PKG_CONFIG;pkg-config_is_asked_anyway  BUILD_DIR;BUILD  DISTRIBUTE_DIR;PREFIX \
-  WITH_PYTHON_LAYER;nothing  PYTHON_INCLUDE;nothing  PYTHON_LIB;nothing \
+  WITH_PYTHON_LAYER;PYTHON_:=_1  PYTHON_INCLUDE;PYTHON_CONFIG  PYTHON_LIB;PYTHON_CONFIG \
   PYTHON_LIBRARIES;nothing  ANACONDA_HOME;nothing  MATLAB_DIR;nothing  TEST_GPUID;nothing  Q;nothing
 setting_name = $(firstword $(subst ;, ,$(1)))
 ifeq ($(MAKELEVEL),0)
@@ -82,6 +82,18 @@ ONNX     ?= $(if $(wildcard $(ONNX_DIR)/onnx/onnx.proto),1,0)
 ONNX_CC  := $(if $(filter 1,$(ONNX)),$(BUILD)/gen/onnx/onnx.pb.cc)
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen \
             $(if $(filter 1,$(OPENMP)),-fopenmp)
+# PYTHON=1: tools whose nets may have layers of type Python, in the interpreter of PYTHON_CONFIG, which
+# must know pybind11 (python3-dev, pybind11-dev).
+PYTHON_CONFIG ?= python3-config
+ifeq ($(PYTHON),1)
+PY_FLAGS ?= $(patsubst -I%,-isystem %,$(shell $(PYTHON_CONFIG) --includes))
+LDLIBS   += $(shell $(PYTHON_CONFIG) --ldflags --embed)
+endif
+# PIC=1: objects that a shared library can hold, as the extension of Python does.
+ifeq ($(PIC),1)
+CXXFLAGS += -fPIC
+NVCCFLAGS += -Xcompiler -fPIC
+endif
 OPENCV_PC := $(shell pkg-config --cflags-only-I opencv4 2>/dev/null)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(OPENCV_PC)),-isystem /usr/include/opencv4)
 # Only tests compare with OpenCV's dnn.
@@ -122,11 +134,11 @@ ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/im
             src/shoal/onnx/write_model.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp \
             src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
             src/shoal/status/server.cpp src/shoal/status/prometheus.cpp src/shoal/status/page.cpp \
-            tests/net/opencv_test.cpp tools/common/%_flags.cpp
-grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
-            $(patsubst %.cpp,%.o,$(shell \
-              scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
-LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(ONNX_CC:.cc=.o) $(CU_OBJ)
+            tests/net/opencv_test.cpp tools/common/%_flags.cpp grouped = $(patsubst \
+            %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) %.cpp,%.o,$(shell scripts/unity.sh \
+            $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1)))) LIB_OBJ := $(call grouped,$(call \
+            find_src,src)) $(PB_CC:.cc=.o) $(ONNX_CC:.cc=.o) $(CU_OBJ) \
+            tools/common/python_layers.cpp find_src,src/shoal)) \
 # The kernels for ARCH_V4 are joined into one object, of which impls.cpp's list alone can be seen.
 # ONE_LEVEL is compiled for ARCH alone, since products are OpenBLAS's, and updates must be the same
 # bits on every processor of a job.
@@ -142,6 +154,10 @@ ALIASES  := $(addprefix $(BUILD)/tools/,$(if $(filter %/caffe,$(TOOLS)),caffe_ma
               $(if $(filter %/upgrade_proto,$(TOOLS)),upgrade_net_proto_text \
               upgrade_net_proto_binary upgrade_solver_proto_text))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
+# The extension of Python, for the interpreter and the pybind11 that setup.py names.
+PY_OBJ   := $(call grouped,$(call find_src,src/python))
+PY_NAME  ?= _shoal.so
+PY_PROTOS := $(PROTOS:src/%=$(BUILD)/python/%)
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
 # The headers that most sources read, src/precompiled.h and tests/precompiled.h, are compiled once.
 # A source that reads them is compiled anew when one of them changes. (ccache needs its sloppiness
@@ -245,6 +261,7 @@ uninstall:                           ## takes away what install put under PREFIX
 	rm -f $(addprefix $(at)/bin/,$(notdir $(TOOLS) $(ALIASES))) $(at)/lib/libshoal.a
 	rm -f $(at)/lib/pkgconfig/shoal.pc
 	rm -rf $(at)/lib/cmake/shoal $(at)/include/shoal
+python_extension: $(BUILD)/python/$(PY_NAME) $(BUILD)/python/caffe.protos
 bundle: all $(BUILD)/tests/all       ## tools, tests and their libraries in a folder to carry away
 	scripts/bundle.sh $(BUILD)
 deb: all                             ## a package of the tools for this Debian, in build/release
@@ -268,7 +285,7 @@ TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Factor*:*Prefetch*:*Source*-*ASigna
 
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 # An archive, so that a tool has those flags alone whose file it needs.
-$(BUILD)/tools/common.a: $(TOOL_LIB) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
+$(BUILD)/tools/common.a: $(TOOL_LIB) $(if $(filter 1,$(PYTHON)),$(PY_OBJ)) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe
@@ -277,6 +294,15 @@ $(filter %_text %_binary,$(ALIASES)): $(BUILD)/tools/upgrade_proto
 	ln -sf upgrade_proto $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
+$(BUILD)/python/$(PY_NAME): $(PY_OBJ) $(BUILD)/libshoal.a
+	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) -shared -s $^ -Wl,--exclude-libs,ALL $(LDLIBS) -o $@
+$(PY_OBJ): private CXXFLAGS += -fvisibility=hidden $(PY_FLAGS)
+$(PY_OBJ): private PRE =
+# Caffe's names for the schemas: the package is caffe.
+$(BUILD)/python/%.proto: src/%.proto
+	@mkdir -p $(@D); sed 's/^package shoal;/package caffe;/' $< > $@
+$(BUILD)/python/caffe.protos: $(PY_PROTOS)
+	@echo '  PROTO $@'; $(PROTOC) -I$(BUILD)/python --include_imports --descriptor_set_out=$@ $^
 $(BUILD)/tests/table_only: $(TABLE_OBJ) $(TABLE_LIB)
 	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lssl -lcrypto -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) \
@@ -328,6 +354,8 @@ $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): \
   private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 $(if $(filter 1,$(DNNL)),$(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o): \
   private CPPFLAGS += -DSHOAL_DNNL=1
+$(if $(filter 1,$(PYTHON)),$(BUILD)/tools/common/python_layers.o): \
+  private CPPFLAGS += -DSHOAL_PYTHON=1 $(PY_FLAGS)
 $(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/sums/mpi_sum.o): \
   private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
 $(if $(filter 1,$(HDF5)),$(BUILD)/src/shoal/proto/hdf5.o): \
@@ -357,6 +385,7 @@ $(BUILD)/src/shoal/parallel/sums/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/src/shoal/onnx/write_model.o: $(BUILD)/onnx_flags $(ONNX_CC)
 $(BUILD)/src/shoal/status/prometheus.o: $(BUILD)/prometheus_flags
+$(PY_OBJ) $(BUILD)/tools/common/python_layers.o: $(BUILD)/python_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
 	@mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
@@ -376,5 +405,8 @@ FORCE:
 .PHONY: all test test_ecosystem soak check docs format tidy asan tsan tsan_table fuzz bench \
         bench_peers install uninstall bundle clean help FORCE deb check_deb check_slurm \
         check_prometheus
+$(eval $(call keep_words,python_flags,$(PYTHON) $(PY_FLAGS)))
+.PHONY: all test python_extension soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \
+        uninstall bundle clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -20,6 +20,7 @@
 #include "common/foreign_flags.h"
 #include "common/help.h"
 #include "common/machine.h"
+#include "common/python_layers.h"
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
@@ -215,6 +216,7 @@ int run_tool(int argc, char** argv, const char* usage,
     prepare_libraries(argv, kernels_of_flags());
     if (line.version) return print_version(), 0;
     warn_of_misspelt_variables();
+    bring_python_layers();
     return body(line.words);
   } catch (const ConfigError& error) {
     std::fflush(stdout);
