@@ -1,0 +1,77 @@
+"""Images and their boxes, one image a pass."""
+import numpy as np
+import shoal.caffe as caffe
+from rpn.boxes import moves, options, overlaps, some
+
+
+class RoIDataLayer(caffe.Layer):
+    """With three tops, for nets that propose boxes themselves: data (1, C, H, W), im_info (1, 3), gt_boxes (G, 5). With more, for
+    Fast R-CNN: data, rois (R, 5), labels (R), and bbox_targets, inside and outside weights (R, 4 * classes).
+
+    Until it reads, images have the option `shape`. set_roidb() gives it what it reads, a list of dicts: image, an array (C, H, W) or the path of a picture; boxes (G, 4);
+    classes (G); scale, 1 if not given; of Fast R-CNN proposals (P, 4) too."""
+
+    means = np.array([102.9801, 115.9465, 122.7717], np.float32)[:, np.newaxis, np.newaxis]   # of pictures in files
+
+    def setup(self, bottom, top):
+        self.options = options(self.param_str, num_classes=21, shape=(3, 600, 1000), batch=128, positives=0.25, positive=0.5, negative_low=0.1,
+                               negative_high=0.5, seed=1)
+        self.random = np.random.default_rng(self.options['seed'])
+        self.roidb, self.left = [], []
+        boxes = [(1, 3), (1, 5)] if len(top) <= 3 else [(1, 5), (1,), *[(1, 4 * self.options['num_classes'])] * 3]
+        for blob, shape in zip(top, [(1, *self.options['shape']), *boxes]):
+            blob.reshape(*shape)
+
+    def reshape(self, bottom, top):
+        pass
+
+    def set_roidb(self, roidb):
+        self.roidb, self.left = list(roidb), []
+
+    def next_entry(self):
+        if not self.roidb:
+            raise ValueError('this layer has nothing to read: net.layer_dict[NAME].set_roidb(entries)')
+        if not self.left:
+            self.left = list(self.random.permutation(len(self.roidb)))
+        return self.roidb[self.left.pop()]
+
+    def image_of(self, entry):
+        if not isinstance(entry['image'], str):
+            return np.asarray(entry['image'], np.float32)
+        pixels = caffe.io.load_image(entry['image'])
+        scale = entry.get('scale', 1)
+        pixels = caffe.io.resize_image(pixels, np.round(np.array(pixels.shape[:2]) * scale).astype(int))
+        return (pixels[:, :, ::-1].transpose(2, 0, 1) * 255 - self.means).astype(np.float32)
+
+    def forward(self, bottom, top):
+        entry = self.next_entry()
+        image, scale = self.image_of(entry), entry.get('scale', 1)
+        gt = np.hstack([np.asarray(entry['boxes']) * scale, np.asarray(entry['classes'])[:, np.newaxis]])
+        made = [image[np.newaxis]]
+        if len(top) <= 3:
+            made += [np.array([[*image.shape[1:], scale]]), gt]
+        else:
+            made += self.rois_of(np.vstack([np.asarray(entry['proposals']) * scale, gt[:, :4]]), gt)
+        for blob, values in zip(top, made):
+            blob.reshape(*values.shape)
+            blob.data[...] = values
+
+    def rois_of(self, boxes, gt):
+        """Boxes that hold objects and boxes that hold none, with their targets."""
+        covers = overlaps(boxes, gt)
+        best, of = covers.max(1), covers.argmax(1)
+        wanted = self.options
+        positive = some(self.random, np.flatnonzero(best >= wanted['positive']), int(wanted['batch'] * wanted['positives']))
+        negative = np.flatnonzero((best < wanted['negative_high']) & (best >= wanted['negative_low']))
+        chosen = np.concatenate([positive, some(self.random, negative, wanted['batch'] - len(positive))]).astype(int)
+        labels = gt[of[chosen], 4].astype(int)
+        labels[len(positive):] = 0
+        targets, weights = np.zeros((2, len(chosen), 4 * wanted['num_classes']))
+        by = moves(boxes[chosen], gt[of[chosen]])
+        for row in np.flatnonzero(labels):
+            at = slice(4 * labels[row], 4 * labels[row] + 4)
+            targets[row, at], weights[row, at] = by[row], 1
+        return [np.hstack([np.zeros((len(chosen), 1)), boxes[chosen]]), labels, targets, weights, weights]
+
+    def backward(self, top, propagate_down, bottom):
+        pass
