@@ -2,6 +2,7 @@
 """Types the lines of the guides of Caffe, Poseidon, SpeeDO, MXNet-G and ESync, in this tree's paths, with few iterations on drawn data, and looks
 at what they say and leave. The lines of docs/coming-from.md that are commands are among them. Works in a copy, with the tools of $BUILD or
 build/release: scripts/check_guides.py [names of tests]."""
+import json
 import os
 import re
 import shutil
@@ -194,7 +195,20 @@ class Esync(Guide):
         self.assertTrue((self.root / 'logs/esync').exists())
         self.has(self.type('build/release/tools/train --solver=s -m esync -port 10010', code=2), 'examples/fashion_mnist/esync.py takes the flags')
 
-    def test_3_time_instead_of_iterations(self):
+    def test_3_summary_and_figures(self):
+        for mode, words in (('esync', '-m esync'), ('async', '-m async')):
+            self.type(f'python3 scripts/launch.py --local=2 -- python3 examples/fashion_mnist/esync.py {words} -n mobilenet-v2 -b 4 -e 1 '
+                      f'-ld logs/mobilenet-v2/{mode} --max_iter=2')
+            self.type(f'python3 scripts/summarize.py -b logs -n mobilenet-v2 -m {mode}')
+        for name in ('esync/ESync.json', 'async/Async.json'):
+            summary = json.loads((self.root / 'logs/mobilenet-v2' / name).read_text())
+            workers = next(iter(summary.values()))
+            self.assertEqual(sorted(workers), ['worker0', 'worker1'])
+            self.assertTrue(all(worker['num_samples_list'] for worker in workers.values()), summary)
+        said = self.type('python3 scripts/plot.py esync=logs/mobilenet-v2/esync async=logs/mobilenet-v2/async --baseline=0.926 --out=build/figures')
+        self.has(said, 'curves: build/figures/curves.png', 'speed: ', 'shares: ')
+
+    def test_4_time_instead_of_iterations(self):
         said = self.type('python3 examples/fashion_mnist/esync.py -m local -n mobilenet-v2 -b 4 -e 100000 --seconds=1')
         self.has(said, '--seconds=1: the time is over', 'Optimization Done.' if 'Optimization Done.' in said else 'Optimization stopped')
 

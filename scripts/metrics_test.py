@@ -178,6 +178,21 @@ class SummaryTest(Case):
             'cloud3': {'cpu': {'accuracy_list': [], 'num_samples_list': [64], 'self_iters_list': [1], 'elapsed_time_list': [6],
                                'aggregate_time_list': [4.0]}}})
 
+    def test_esyncs_flags_name_the_folder_and_the_summary(self):
+        self.rounds('logs/resnet18-v1/async-niid/cloud1/cpu', self.SYNC)
+        done = self.script('summarize.py', '-b', self.folder / 'logs', '-m', 'async-niid')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = json.loads((self.folder / 'logs/resnet18-v1/async-niid/Async-Non-IID.json').read_text())
+        self.assertEqual(made['cloud1']['cpu']['num_samples_list'], [64])
+        self.rounds('logs/alexnet/esync/gpu0', self.LOCAL)
+        done = self.script('summarize.py', '--base-dir', self.folder / 'logs', '--network', 'alexnet', '--mode', 'esync')
+        self.assertEqual(json.loads((self.folder / 'logs/alexnet/esync/ESync.json').read_text())['esync']['gpu0']['accuracy_list'], [0.123])
+        self.assertIn("-m bsp: ESync's modes are esync, sync, async, dcasgd", self.script('summarize.py', '-b', self.folder, '-m', 'bsp').stderr)
+        for words in ((), (self.folder, '-m', 'esync')):
+            done = self.script('summarize.py', *words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn('give a folder, or -b, -n and -m', done.stderr)
+
     def test_metrics(self):
         lines(self.folder / 'job/metrics.0.jsonl', CLOCK, {'kind': 'test', 'clock': 1, 'time': 1.5, 'net': 0, 'loss': 1, 'outputs': {'accuracy': 0.75}},
               {**CLOCK, 'clock': 1, 'time': 2.75, 'local_steps': 4, 'samples': 128})
@@ -259,6 +274,24 @@ class PlotTest(Case):
                 width, height = size_of(self.folder / 'one' / f'{name}.png')
                 self.assertTrue(300 < width < 3000 and 150 < height < 3000, (name, width, height))
         self.assertEqual(sorted(p.name for p in (self.folder / 'two').iterdir()), ['curves.png', 'shares.png', 'speed.png', 'staleness.png'])
+
+    def test_a_baseline_is_a_number_or_the_end_of_a_run(self):
+        test = {'kind': 'test', 'net': 0, 'loss': 2.0}
+        path = lines(self.folder / 'one/metrics.0.jsonl', {'kind': 'run', 'name': 'N', 'scheme': 'bsp'}, CLOCK,
+                     {**test, 'clock': 0, 'time': 0.5, 'outputs': {'accuracy': 0.1}}, {**test, 'clock': 1, 'time': 1.0, 'outputs': {'accuracy': 0.6}})
+        alone = lines(self.folder / 'alone/metrics.0.jsonl', {'kind': 'run', 'name': 'N', 'scheme': 'local'}, CLOCK,
+                      {**test, 'clock': 1, 'time': 1.0, 'outputs': {'accuracy': 0.926}})
+        drawn = []
+        for words in ((), ('--baseline=0.926',), (f'--baseline={alone}',)):
+            done = self.script('plot.py', path, *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            drawn.append((self.folder / 'one/curves.png').read_bytes())
+        self.assertNotEqual(drawn[0], drawn[1])
+        self.assertEqual(drawn[1], drawn[2])
+        lines(self.folder / 'none/metrics.0.jsonl', CLOCK)
+        self.assertIn('no test of this run says an accuracy', self.script('plot.py', path, f'--baseline={self.folder}/none').stderr)
+        (self.folder / 'a.log').write_text('')
+        self.assertIn('--baseline is for runs', self.script('plot.py', self.folder / 'a.log', '--baseline=1').stderr)
 
     def test_losses_are_drawn(self):
         shown = {'kind': 'display', 'loss': 2.0, 'outputs': {}, 'committed': 5}

@@ -106,9 +106,12 @@ def main():
     parser.add_argument('inputs', nargs='+', metavar='LOG|RUN', help='what `train` wrote to stderr (- reads the standard input), or runs')
     parser.add_argument('--title', help='the name of the net by default')
     parser.add_argument('--out', default='', help='the picture of a log; the folder for those of runs, by default that of the only one, or .')
+    parser.add_argument('--baseline', help='of runs: an accuracy, or a run whose last one is meant: a dotted line beside the curves of accuracy')
     parser.add_argument('--by', choices=('samples', 'iterations'), default='samples', help='of runs: what curves are drawn over, beside time')
     arguments = parser.parse_args()
     use_python_with_matplotlib()
+    if arguments.baseline and not is_run(arguments.inputs[0]):
+        parser.error('--baseline is for runs, and this is a log')
     if is_run(arguments.inputs[0]):
         draw_measured(arguments)
     elif len(arguments.inputs) > 2:
@@ -121,14 +124,28 @@ def is_run(word):
     return any(Path(path).is_dir() or path.endswith('.jsonl') for path in (word, word.partition('=')[2]) if path)
 
 
+def accuracy_of(baseline):
+    """A number, or that with which a run ended."""
+    try:
+        accuracy = float(baseline)
+    except ValueError:
+        accuracy = read_named(baseline).final_accuracy()
+        if accuracy is None:
+            raise MetricsError(f'--baseline={baseline}: no test of this run says an accuracy') from None
+    if not math.isfinite(accuracy):
+        raise MetricsError(f'--baseline={baseline} is no accuracy')
+    return accuracy
+
+
 def draw_measured(arguments):
     try:
         runs = [read_named(word) for word in arguments.inputs]
+        baseline = accuracy_of(arguments.baseline) if arguments.baseline else None
     except MetricsError as error:
         sys.exit(str(error))
     only = runs[0].path if len(runs) == 1 else Path('.')
     out = Path(arguments.out) if arguments.out else only if only.is_dir() else only.parent
-    for path in draw_runs(runs, out, title=arguments.title or runs[0].name, by=arguments.by):
+    for path in draw_runs(runs, out, title=arguments.title or runs[0].name, by=arguments.by, baseline=baseline):
         print(f'{path.stem}: {path}')
     for run in runs:
         if run.useful:

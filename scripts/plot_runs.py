@@ -173,7 +173,15 @@ def finish(figure, axes, title=''):
     figure.tight_layout(rect=(0, 0, 1, 1 - used / height))
 
 
-def curves(plt, runs, style, by='samples', title=''):
+def draw_baseline(axes, accuracy):
+    """A dotted line at what a run without others reaches; the axis shows it."""
+    low, high = axes.get_ylim()
+    pad = 0.04 * (high - low)
+    axes.set_ylim(min(low, accuracy - pad), max(high, accuracy + pad))
+    axes.axhline(accuracy, color='black', linestyle=':', linewidth=1.2, label=f'baseline {accuracy:.4g}')
+
+
+def curves(plt, runs, style, by='samples', title='', baseline=None):
     figure, grid = plt.subplots(2, 2, figsize=(11, 7.6), sharex='col')
     points, name = losses_of(runs)
     accuracy = next((run.accuracy_name() for run in runs if run.accuracy_name()), 'accuracy')
@@ -182,6 +190,8 @@ def curves(plt, runs, style, by='samples', title=''):
         draw_curve(grid[1][column], runs, style, lambda run: run.accuracies(), x_of, (words, f'test {accuracy}' if column == 0 else ''))
         loss_axis(grid[0][column], runs, points)
         accuracy_floor(grid[1][column], runs)
+        if baseline is not None:
+            draw_baseline(grid[1][column], baseline)
     mark_faults(grid[:, 0], runs, style)
     finish(figure, grid.flat, title)
     return figure
@@ -396,13 +406,13 @@ def save(figure, path):
     pyplot().close(figure)
 
 
-def draw_runs(runs, folder, title='', by='samples', with_overview=False):
+def draw_runs(runs, folder, title='', by='samples', with_overview=False, baseline=None):
     """Writes the pictures; returns their paths."""
     plt = pyplot()
     style, written = Style(runs), []
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, draw in {**PICTURES, **({'overview': overview} if with_overview else {})}.items():
-        figure = draw(plt, runs, style, title=title, **({'by': by} if name == 'curves' else {}))
+        figure = draw(plt, runs, style, title=title, **({'by': by, 'baseline': baseline} if name == 'curves' else {}))
         if figure is None:
             continue
         path = Path(folder) / f'{name}.png'

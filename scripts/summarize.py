@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Makes ESync's summary of a run: node -> worker -> accuracy_list, num_samples_list, self_iters_list, elapsed_time_list, aggregate_time_list.
 
+summarize.py FOLDER, or with ESync's flags summarize.py -b BASE -n NETWORK -m MODE, which reads BASE/NETWORK/MODE and writes the summary there
+under ESync's name for the mode, ESync.json or Async-Non-IID.json.
+
 Reads ESync's logs (folders with iter-1.txt, iter-2.txt ..., up to the first that is missing), as `train --esync_log_dir=DIR` and ESync
 itself write them: the node is the folder above a worker's. Or metrics.*.jsonl, as `train --metrics=DIR` writes them: the node is the
 folder that they lie in. Lists have a number a round: accuracy with 3 decimals (of the rounds that were tested alone), samples, entries of
@@ -50,12 +53,29 @@ def summary_of(path):
     return summary
 
 
+def esync_name(mode):
+    """ESync's name of the summary of a mode; '-niid' stands for data split by class."""
+    names = {'esync': 'ESync', 'sync': 'Sync', 'async': 'Async', 'dcasgd': 'DCASGD'}
+    plain = mode.removesuffix('-niid')
+    if plain not in names:
+        raise MetricsError(f"-m {mode}: ESync's modes are {', '.join(names)}, each with -niid behind it for data split by class")
+    return names[plain] + ('' if plain == mode else '-Non-IID') + '.json'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('folder')
+    parser.add_argument('folder', nargs='?', help='what --esync_log_dir, --metrics or ESync wrote')
     parser.add_argument('--out', help='the summary; the standard output by default')
+    parser.add_argument('-b', '--base-dir', default='logs', help="ESync's: the folder of all networks' logs")
+    parser.add_argument('-n', '--network', default='resnet18-v1', help="ESync's: the folder in that")
+    parser.add_argument('-m', '--mode', help="ESync's: the folder in that: esync, sync, async or dcasgd, perhaps with -niid")
     arguments = parser.parse_args()
+    if bool(arguments.folder) == bool(arguments.mode):
+        parser.error('give a folder, or -b, -n and -m, which name one as ESync does')
     try:
+        if arguments.mode:
+            arguments.folder = str(Path(arguments.base_dir) / arguments.network / arguments.mode)
+            arguments.out = arguments.out or str(Path(arguments.folder) / esync_name(arguments.mode))
         text = json.dumps(summary_of(arguments.folder), indent=1)
     except MetricsError as error:
         sys.exit(str(error))
