@@ -80,6 +80,9 @@ DNNL     ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.hpp),1,0)
 ONNX_DIR ?= /usr/include
 ONNX     ?= $(if $(wildcard $(ONNX_DIR)/onnx/onnx.proto),1,0)
 ONNX_CC  := $(if $(filter 1,$(ONNX)),$(BUILD)/gen/onnx/onnx.pb.cc)
+# A shared library, as the extension of Python is, can hold the objects.
+NVCCFLAGS += -Xcompiler -fPIC
+CXXFLAGS += -fPIC -fno-semantic-interposition
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen \
             $(if $(filter 1,$(OPENMP)),-fopenmp)
 # PYTHON=1: tools whose nets may have layers of type Python, in the interpreter of PYTHON_CONFIG, which
@@ -88,11 +91,6 @@ PYTHON_CONFIG ?= python3-config
 ifeq ($(PYTHON),1)
 PY_FLAGS ?= $(patsubst -I%,-isystem %,$(shell $(PYTHON_CONFIG) --includes))
 LDLIBS   += $(shell $(PYTHON_CONFIG) --ldflags --embed)
-endif
-# PIC=1: objects that a shared library can hold, as the extension of Python does.
-ifeq ($(PIC),1)
-CXXFLAGS += -fPIC
-NVCCFLAGS += -Xcompiler -fPIC
 endif
 OPENCV_PC := $(shell pkg-config --cflags-only-I opencv4 2>/dev/null)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(OPENCV_PC)),-isystem /usr/include/opencv4)
@@ -134,11 +132,11 @@ ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/im
             src/shoal/onnx/write_model.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp \
             src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
             src/shoal/status/server.cpp src/shoal/status/prometheus.cpp src/shoal/status/page.cpp \
-            tests/net/opencv_test.cpp tools/common/%_flags.cpp grouped = $(patsubst \
-            %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) %.cpp,%.o,$(shell scripts/unity.sh \
-            $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1)))) LIB_OBJ := $(call grouped,$(call \
-            find_src,src)) $(PB_CC:.cc=.o) $(ONNX_CC:.cc=.o) $(CU_OBJ) \
-            tools/common/python_layers.cpp find_src,src/shoal)) \
+            tests/net/opencv_test.cpp tools/common/%_flags.cpp tools/common/python_layers.cpp
+grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
+            $(patsubst %.cpp,%.o,$(shell \
+              scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
+LIB_OBJ  := $(call grouped,$(call find_src,src/shoal)) $(PB_CC:.cc=.o) $(ONNX_CC:.cc=.o) $(CU_OBJ)
 # The kernels for ARCH_V4 are joined into one object, of which impls.cpp's list alone can be seen.
 # ONE_LEVEL is compiled for ARCH alone, since products are OpenBLAS's, and updates must be the same
 # bits on every processor of a job.
@@ -401,12 +399,10 @@ $(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,onnx_flags,$(ONNX) $(ONNX_DIR)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
-FORCE:
-.PHONY: all test test_ecosystem soak check docs format tidy asan tsan tsan_table fuzz bench \
-        bench_peers install uninstall bundle clean help FORCE deb check_deb check_slurm \
-        check_prometheus
 $(eval $(call keep_words,python_flags,$(PYTHON) $(PY_FLAGS)))
-.PHONY: all test python_extension soak check docs format tidy asan tsan tsan_table fuzz bench bench_peers install \
-        uninstall bundle clean help FORCE
+FORCE:
+.PHONY: all test test_ecosystem python_extension soak check docs format tidy asan tsan tsan_table \
+        fuzz bench bench_peers install uninstall bundle deb check_deb check_slurm \
+        check_prometheus clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,4 +1,4 @@
-"""Builds the Python package: make compiles the extension, with the library in it, in build/python (or where BUILD says)."""
+"""Builds the Python package: make compiles the extension, with the library in it, in build/release (or where BUILD says)."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-BUILD = os.environ.get('BUILD', 'build/python')
+BUILD = os.environ.get('BUILD', 'build/release')
 
 
 def version():
@@ -25,7 +25,7 @@ class MakeExtension(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         flags = ' '.join('-isystem ' + path for path in (sysconfig.get_path('include'), pybind11.get_include()))
         jobs = os.environ.get('JOBS', str(len(os.sched_getaffinity(0))))
-        subprocess.run(['make', '-j' + jobs, 'PIC=1', 'BUILD=' + BUILD, 'PY_FLAGS=' + flags, 'PY_NAME=' + target.name,
+        subprocess.run(['make', '-j' + jobs, 'BUILD=' + BUILD, 'PY_FLAGS=' + flags, 'PY_NAME=' + target.name,
                         'python_extension'], cwd=ROOT, check=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         protos = target.parent / 'caffe/proto/caffe.protos'
