@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what Shoal writes in the programs that read it: onnxruntime and NumPy, from a clean virtual environment.
+"""Runs what Shoal writes in the programs that read it: onnxruntime, NumPy and TensorBoard from a clean virtual environment, and Chromium.
 
     scripts/ecosystem_test.py [BUILD] [--only=WORD] [--keep]
 
@@ -10,7 +10,9 @@ environment is build/ecosystem/venv, which is kept; --keep keeps the files that 
 import argparse
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = ROOT / 'build/ecosystem'
-PACKAGES = ('numpy', 'onnx', 'onnxruntime', 'safetensors')
+PACKAGES = ('numpy', 'onnx', 'onnxruntime', 'safetensors', 'tensorboard')
 STEPS = []  # (name, function of a Bench)
 
 
@@ -49,9 +51,23 @@ class Bench:
     def tool(self, name, *flags, **options):
         return self.run(self.build / 'tools' / name, *flags, **options)
 
-    def script(self, name, *words, **options):
-        """Runs a function of scripts/ecosystem_onnx.py in the environment."""
-        return self.run(self.python, ROOT / 'scripts/ecosystem_onnx.py', name, *words, **options)
+    def script(self, name, *words, file='ecosystem_onnx.py', **options):
+        """Runs a function of a script in the environment."""
+        return self.run(self.python, ROOT / 'scripts' / file, name, *words, **options)
+
+    def quickstart(self, **fields):
+        """Draws digits, and returns a solver of the quickstart's net on them with these fields."""
+        self.tool('draw_digits', '--train=640', '--test=200', self.folder)
+        text = (ROOT / 'examples/quickstart/solver.prototxt').read_text().replace('build/quickstart', str(self.folder))
+        for field, value in {'test_iter': 2, **fields}.items():
+            text = re.sub(rf'(?m)^{field}: .*$', f'{field}: {value}', text)
+        solver = self.folder / 'solver.prototxt'
+        solver.write_text(text)
+        return solver
+
+    def launch(self, solver, *flags):
+        """The command of a job of two processes."""
+        return [ROOT / 'scripts/launch.py', '--local=2', '--', self.build / 'tools/train', f'--solver={solver}', '--threads=1', *flags]
 
 
 def make_environment():
@@ -170,6 +186,43 @@ def arrays(bench):
     files = bench.folder / 'x.npz', bench.folder / 'x.safetensors'
     bench.tool('export_onnx', '--model=models/cifar10_resnet20/train_val.prototxt', *DUMMY, f'--npz={files[0]}', f'--safetensors={files[1]}')
     return bench.script('arrays', *files)
+
+
+# ---- a run that is watched
+
+@step('curves in TensorBoard')
+def tensorboard(bench):
+    """Event files that two workers wrote, and those that export_tensorboard makes of their metrics."""
+    solver = bench.quickstart(max_iter=60, display=10, test_interval=20)
+    events, metrics, later = (bench.folder / name for name in ('events', 'metrics', 'later'))
+    bench.run(*bench.launch(solver, f'--tensorboard={events}', '--tensorboard_histograms=30', f'--metrics={metrics}'))
+    said = bench.script('tensorboard', events, metrics, file='ecosystem_watch.py')
+    bench.tool('export_tensorboard', f'--metrics={metrics}', f'--out={later}')
+    return said + bench.script('curves', later, metrics, file='ecosystem_watch.py')
+
+
+@step('the page of a job in Chromium')
+def page(bench):
+    solver = bench.quickstart(max_iter=100000000, display=5, test_interval=20)
+    log = bench.folder / 'log'
+    with log.open('w') as file:
+        job = subprocess.Popen(bench.launch(solver, '--status_port=0'), cwd=ROOT, stderr=file, stdout=file)
+    try:
+        deadline = time.monotonic() + 120
+        while not (found := re.search(r'\[0@.*The run is shown at (http://\S+/)', log.read_text())) or 'Iteration 40, Testing' not in log.read_text():
+            assert job.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.2)
+        return bench.script('page', found[1], HOME / 'page.png', file='ecosystem_watch.py')
+    finally:
+        job.send_signal(signal.SIGINT)
+        job.wait(60)
+
+
+# ---- Python
+
+@step('the Python package')
+def package(bench):
+    return bench.run(ROOT / 'scripts/python_test.sh', env={'BUILD': str(bench.build), 'TOOLS_DIR': str(bench.build / 'tools')}, seconds=1500)
 
 
 def main():

@@ -2,6 +2,7 @@
 """What scripts/ecosystem_test.py looks at with TensorBoard and a browser.
 
     ecosystem_watch.py tensorboard FOLDER METRICS   the event files of two workers beside the metrics of the same run
+    ecosystem_watch.py curves FOLDER METRICS        the same without histograms, and without TensorBoard's own server
     ecosystem_watch.py page URL PICTURE             the page at URL in Chromium, once wide and once as a phone shows it
 """
 import json
@@ -29,7 +30,7 @@ def close(got, want):
     return abs(got - want) <= 1e-6 * max(1, abs(want))
 
 
-def check_curves(folder, metrics):
+def check_curves(folder, metrics, histograms=True):
     """Compares what TensorBoard reads with the metrics, worker by worker."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     for worker in (0, 1):
@@ -39,7 +40,7 @@ def check_curves(folder, metrics):
         assert 'speed/samples_per_second' in tags['scalars'], tags
         clocks = lines_of(metrics, worker, 'clock')
         assert max(curve_of(accumulator, 'seconds/compute')) == clocks[-1]['clock'] + 1
-        assert any(tag.startswith('params/') for tag in tags['histograms']), tags
+        assert any(tag.startswith('params/') for tag in tags['histograms']) == histograms, tags
         if worker == 0:
             displays = {line['clock']: line for line in lines_of(metrics, 0, 'display')}
             for tag, member in (('train/total_loss', 'loss'), ('rate/learning_rate', 'rate')):
@@ -91,6 +92,10 @@ def tensorboard(folder, metrics):
           f'TensorBoard shows {points} tests')
 
 
+def curves(folder, metrics):
+    print(f'{len(check_curves(folder, metrics, histograms=False)["scalars"])} curves of the last worker, out of metrics')
+
+
 def browse(url, size, *flags):
     browser = shutil.which('chromium') or shutil.which('chromium-browser')
     assert browser, 'there is no chromium: scripts/install_packages.sh --tests installs it'
@@ -119,4 +124,4 @@ def page(url, picture):
 
 
 if __name__ == '__main__':
-    {'tensorboard': tensorboard, 'page': page}[sys.argv[1]](*sys.argv[2:])
+    {'tensorboard': tensorboard, 'curves': curves, 'page': page}[sys.argv[1]](*sys.argv[2:])
