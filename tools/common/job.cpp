@@ -181,6 +181,15 @@ int processes_here(const parallel::Place& place) {
   return static_cast<int>(std::ranges::count(place.machines, own, machine));
 }
 
+int place_here(const parallel::Place& place) {
+  if (place.machines.empty()) return 0;
+  const auto own = place.machines.begin() + place.rank;
+  return static_cast<int>(std::count_if(
+      place.machines.begin(), own, [machine = parallel::machine_of(own->host)](const auto& one) {
+        return parallel::machine_of(one.host) == machine;
+      }));
+}
+
 int replicas_of(const JobFlags& flags, std::size_t gpus) {
   if (flags.replicas < 0 || flags.num_table_threads < 0 || flags.num_table_threads == 1)
     throw usage("--replicas=", flags.replicas, ", --num_table_threads=", flags.num_table_threads,

@@ -52,6 +52,8 @@ parallel::Place find_place(const JobFlags& flags);
 // "2 of 4 processes" of them run on this process's own machine, as far as the machinefile says; at
 // least 1.
 int processes_here(const parallel::Place& place);
+// Returns how many of them come before it.
+int place_here(const parallel::Place& place);
 // Nets a process trains with: one a GPU (`gpus` of them; 0: on the CPU).
 int replicas_of(const JobFlags& flags, std::size_t gpus);
 // Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict

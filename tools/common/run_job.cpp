@@ -371,7 +371,10 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
 int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& found) {
   JobFlags flags = given;
   parallel::Place place = found;
-  Watch watch(request.watch, parallel::name_of(place.role), request.job.solver.max_iter());
+  WatchOptions watched = request.watch;
+  if (watched.status && watched.status->port > 0)
+    watched.status->port = static_cast<std::uint16_t>(watched.status->port + place_here(place));
+  Watch watch(watched, parallel::name_of(place.role), request.job.solver.max_iter());
   std::optional<JobFlags> again = flags_to_come_back(request, flags, place);
   for (;;) {
     if (again) {

@@ -22,9 +22,11 @@ DEFINE_int32(tensorboard_histograms, 0,
 DEFINE_string(pace_json, "",
               "with esync: process 0 writes what ESync's state server shows to this file, anew "
               "after each round");
-DEFINE_int32(status_port, -1,
-             "show the run at http://127.0.0.1:PORT/ while it trains: a page, /status.json and "
-             "/metrics for Prometheus. The first free port from this on is taken; 0: any");
+DEFINE_int32(
+    status_port, -1,
+    "show the run at http://127.0.0.1:PORT/ while it trains: a page, /status.json and "
+    "/metrics for Prometheus. The k-th process of a job on a machine takes the k-th port from "
+    "this on, or the next that is free; 0: any");
 DEFINE_string(status_token_file, "",
               "a file with the token that lets other machines see the status page, if the variable "
               "SHOAL_STATUS_TOKEN does not hold it; not the job's token");
