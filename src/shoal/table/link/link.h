@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "shoal/base/mutex.h"
 #include "shoal/table/link/frame_reader.h"
 #include "shoal/table/link/strand.h"
 #include "shoal/table/table.h"
@@ -47,6 +48,31 @@ struct TrafficCounters {
   }
 };
 
+// Counts the links that were closed with a Bye and have not sent it yet: much may wait before it,
+// and a slow network or a throttle takes its time. Any thread.
+class LastWords {
+ public:
+  // Returns what is held until a link's last words have left, or cannot.
+  static std::shared_ptr<const void> of_link(std::shared_ptr<LastWords> all) {
+    MutexLock lock(all->mutex_);
+    ++all->waiting_;
+    return {all.get(), [all](const void*) {
+              MutexLock lock(all->mutex_);
+              if (--all->waiting_ == 0) all->none_.notify_all();
+            }};
+  }
+  // Waits until none wait, so long at most.
+  void wait(milliseconds most) {
+    MutexLock lock(mutex_);
+    none_.wait_for(mutex_, most, [this]() REQUIRES(mutex_) { return waiting_ == 0; });
+  }
+
+ private:
+  Mutex mutex_;
+  Condition none_;
+  int waiting_ GUARDED_BY(mutex_) = 0;
+};
+
 class Handover;
 struct Throttles;
 
@@ -61,8 +87,9 @@ struct LinkOptions {
   // Long payloads go through memory to and from processes of this machine; null: over TCP, as all
   // payloads do under a throttle.
   std::shared_ptr<Handover> handover{};
-  // Counts all links with copies of these options.
+  // These count all links with copies of these options.
   std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
+  std::shared_ptr<LastWords> last_words = std::make_shared<LastWords>();
 };
 
 class Link;

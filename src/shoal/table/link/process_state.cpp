@@ -78,7 +78,8 @@ LinkOptions ProcessState::link_options() const {
       .connect = options.connect,
       .clock = &clock,
       .handover = handover,
-      .traffic = traffic};
+      .traffic = traffic,
+      .last_words = last_words};
 }
 
 std::string ProcessState::address_of(Rank rank) const {

@@ -28,6 +28,7 @@ class ProcessState {
   std::atomic<Clock> clock{-1};        // of this process's worker, for heartbeats
   std::shared_ptr<Handover> handover;  // set before there are links; null: all goes over TCP
   const std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
+  const std::shared_ptr<LastWords> last_words = std::make_shared<LastWords>();
 
   // Fails the job. The first error is the job's. An error after the end of all workers is not
   // counted.

@@ -63,8 +63,8 @@ ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
   if (options.server) shard_ = std::make_unique<ShardHost>(process_, threads_, *coordinator_);
 }
 
-// If the job has ended, waits until the last messages have arrived; if it goes on, its processes
-// see the connections break. Then ends the threads, and only then the objects that they use.
+// If the job has ended, waits until the last messages have arrived, and the Byes have left; if it
+// goes on, its processes see the connections break. Then ends the threads, and only then the objects that they use.
 ServiceOverTcp::~ServiceOverTcp() {
   const bool in_order = process_.over();
   if (in_order) {
@@ -79,7 +79,10 @@ ServiceOverTcp::~ServiceOverTcp() {
   if (shard_) shard_->close(in_order);
   if (host_) host_->close(in_order);
   coordinator_->close(in_order);
-  if (in_order) let_run(threads_);
+  if (in_order) {
+    let_run(threads_);
+    process_.last_words->wait(kLastWords);
+  }
   threads_.stop();
 }
 

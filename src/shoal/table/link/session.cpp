@@ -274,11 +274,13 @@ void Session::end(Status status, std::optional<Message> last_words) {
 
 // Ends operations under way and goes on with copies: the owner may change its numbers from here on.
 void Session::part(Message last_words) {
+  if (write_error_) return shut();
   state_ = State::kParting;
   owner_ = nullptr;
   for (Message& message : queue_)
     if (Payload* payload = payload_of(message)) *payload = owned(*payload);
   batch_.own();
+  parts_ = LastWords::of_link(options_.last_words);
   push(std::move(last_words));
   error_code ignored;
   if (reading_ || writing_) socket_.cancel(ignored);
@@ -296,6 +298,7 @@ void Session::shut() {
   batch_ = {};
   opening_ = {};
   seat_.reset();
+  parts_.reset();
 }
 
 }  // namespace shoal::table

@@ -210,9 +210,9 @@ class Session final : public Link,
   // Null in clear. heard_: bytes have come. sealed_: some of them in records.
   std::unique_ptr<Tls> tls_;
   bool heard_ = false, sealed_ = false;
-  std::optional<Message> challenge_;  // is answered when TLS is open
-  std::size_t before_proof_ = 0;      // bytes read in the handshake
-  std::shared_ptr<const void> seat_;
+  std::optional<Message> challenge_;          // is answered when TLS is open
+  std::size_t before_proof_ = 0;              // bytes read in the handshake
+  std::shared_ptr<const void> seat_, parts_;  // parts_: until the last words have left
   LinkMemory memory_;
   Handshake handshake_;
   std::optional<Handshake::Step> waits_;  // the last, until the other end is admitted

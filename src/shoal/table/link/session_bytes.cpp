@@ -153,9 +153,10 @@ void Session::write() {
     if (!seal() || unsent() == 0) break;
     if (!write_at_once()) return hand_over();
   }
+  if (state_ != State::kParting || writing_ || !batch_.empty() || unsent() > 0) return;
   error_code ignored;
-  if (state_ == State::kParting && !writing_ && batch_.empty() && unsent() == 0)
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  parts_.reset();
 }
 
 // Fills the batch. It ends with a frame whose numbers lie in memory: the other end takes them
