@@ -62,6 +62,11 @@ class TemporaryFolder {
   std::string path_;
 };
 
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 // Returns the first Python of PATH and the system's that has onnxruntime.
 std::string find_python() {
   std::string tried;
@@ -70,9 +75,7 @@ std::string find_python() {
         run_program({python, "-c", "import numpy, onnxruntime"}, std::chrono::seconds(60));
     if (ran.ok() && ran.value().code == 0) return python;
     tried += str(tried.empty() ? "" : "; ", python, ": ",
-                 ran.ok() ? ran.value().err.substr(
-                                ran.value().err.rfind('\n', ran.value().err.size() - 2) + 1)
-                          : ran.error().message);
+                 ran.ok() ? last_line(ran.value().err) : ran.error().message);
   }
   throw ConfigError(Code::kConfig, "--check needs a python3 in PATH, or /usr/bin/python3, with ",
                     "onnxruntime and numpy (pip install onnxruntime); ", tried);
@@ -105,8 +108,6 @@ void run_net(Net& net, const OnnxCheck& check, const std::string& stem, Random& 
   or_throw(onnx::write_npz(stem + ".want.npz", arrays));
 }
 
-std::string shape_text(const nlohmann::json& dims) { return dims.dump(); }
-
 // The largest differences of one output.
 struct Difference {
   double absolute = 0, relative = 0;
@@ -116,8 +117,8 @@ struct Difference {
 bool add_line(const nlohmann::json& line, std::map<std::string, Difference>& differences) {
   const std::string name = line["name"];
   if (line.contains("got")) {
-    LOG(ERROR) << "output '" << name << "' has shape " << shape_text(line["got"])
-               << " in onnxruntime, and " << shape_text(line["want"]) << " here";
+    LOG(ERROR) << "output '" << name << "' has shape " << line["got"].dump()
+               << " in onnxruntime, and " << line["want"].dump() << " here";
     return false;
   }
   if (line["odd"] != 0) {

@@ -14,8 +14,6 @@ namespace shoal::onnx {
 // The operators are those of this version of ONNX's default domain.
 inline constexpr std::int64_t kOpset = 13;
 
-enum class Type { kFloat, kInt64, kInt32, kBool };
-
 // The size of an axis.
 struct Dim {
   enum class Kind {
@@ -57,11 +55,10 @@ struct Constant {
   }
 };
 
-// An input or output.
+// An input or output, of floats.
 struct Value {
   std::string name;
   Dims dims;
-  Type type = Type::kFloat;
 };
 
 // Operations come after those whose outputs they take. Looks at numbers of the net that it was made

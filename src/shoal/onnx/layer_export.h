@@ -18,7 +18,6 @@ namespace shoal::onnx {
 class Builder {
  public:
   explicit Builder(Graph& graph) : graph_(graph) {}
-  Graph& graph() { return graph_; }
   // Keeps other values from getting this name.
   void reserve(const std::string& name) { names_.insert(name); }
   // Returns the name, or one that begins so.
@@ -100,7 +99,6 @@ class LayerExport {
 
   // Runs the layer, whose tops follow the shapes of its bottoms alone, and returns what it made.
   std::span<const float> computed(int top = 0);
-  const Dims& dims_of(const Blob& blob) const { return dims_.at(&blob); }
   const std::string& name() const { return layer_.name(); }
   Builder& builder() { return builder_; }
 

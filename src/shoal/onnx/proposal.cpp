@@ -57,13 +57,13 @@ class ProposalExport {
     std::vector<float> numbers;
     const std::int64_t width = x_.bottom(0)[3];
     const auto stride = static_cast<float>(proposal_.feat_stride());
+    const std::vector<Box> all = anchors_of(proposal_);
     for (std::int64_t place = 0; place < places_; ++place)
-      for (const Box& anchor : anchors_of(proposal_)) {
+      for (const Box& anchor : all) {
+        const std::int64_t row = place / width, column = place % width;
         const float w = anchor.xmax - anchor.xmin + 1, h = anchor.ymax - anchor.ymin + 1;
-        numbers.push_back(
-            sizes ? w : static_cast<float>(place % width) * stride + anchor.xmin + 0.5f * w);
-        numbers.push_back(
-            sizes ? h : static_cast<float>(place / width) * stride + anchor.ymin + 0.5f * h);
+        numbers.push_back(sizes ? w : static_cast<float>(column) * stride + anchor.xmin + 0.5f * w);
+        numbers.push_back(sizes ? h : static_cast<float>(row) * stride + anchor.ymin + 0.5f * h);
       }
     return x_.numbers(std::move(numbers), {1, anchors_ * places_, 2});
   }

@@ -101,7 +101,8 @@ Status write_npz(const std::string& path, std::span<const NamedArray> arrays) {
     const std::uint64_t size = header.size() + array.numbers.size_bytes();
     const std::uint32_t crc = crc_of(crc_of(0, header), bytes_of(array.numbers));
     const std::string fields = zip_fields(name, crc, size);
-    const std::string front = "PK\x03\x04" + fields + name + header;
+    std::string front = "PK\x03\x04";
+    front.append(fields).append(name).append(header);
     list += "PK\x01\x02";
     put(list, 20, 2);  // made by: version 2.0
     list += fields;

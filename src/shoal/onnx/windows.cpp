@@ -129,7 +129,8 @@ void convert_interp(LayerExport& x) {
 
 void convert_upsample(LayerExport& x) {
   if (x.bottoms() == 2) return give_unpooled(x);
-  const auto scale = static_cast<float>(x.top()[2] / x.bottom()[2]);
+  const std::int64_t times = x.top()[2] / x.bottom()[2];
+  const auto scale = static_cast<float>(times);
   x.give("Resize", {x.in(), "", x.numbers({1, 1, scale, scale}, {4})},
          {{"mode", "nearest"},
           {"coordinate_transformation_mode", "asymmetric"},

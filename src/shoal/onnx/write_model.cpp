@@ -16,15 +16,6 @@ constexpr std::uint64_t kMostInline = (std::uint64_t{19} << 30) / 10;  // 1.9 Gi
 constexpr std::size_t kLeastExternal = 1024;
 constexpr std::uint64_t kAlign = 4096;
 
-int type_of(Type type) {
-  switch (type) {
-    case Type::kInt64: return schema::TensorProto::INT64;
-    case Type::kInt32: return schema::TensorProto::INT32;
-    case Type::kBool: return schema::TensorProto::BOOL;
-    default: return schema::TensorProto::FLOAT;
-  }
-}
-
 std::string_view bytes_of(const Constant& constant) {
   return constant.is_integer
              ? std::string_view(reinterpret_cast<const char*>(constant.integers.data()),
@@ -71,7 +62,7 @@ class DataFile {
 void put(const Value& value, schema::ValueInfoProto& to) {
   to.set_name(value.name);
   schema::TypeProto::Tensor& type = *to.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(type_of(value.type));
+  type.set_elem_type(schema::TensorProto::FLOAT);
   for (const Dim& dim : value.dims) {
     schema::TensorShapeProto::Dimension& one = *type.mutable_shape()->add_dim();
     if (dim.kind == Dim::Kind::kFixed) one.set_dim_value(dim.size);
@@ -144,7 +135,8 @@ Status write_model(const Graph& graph, const std::string& path, const FileOption
   for (const Constant& constant : graph.constants) {
     schema::TensorProto& tensor = *model.mutable_graph()->add_initializer();
     tensor.set_name(constant.name);
-    tensor.set_data_type(type_of(constant.is_integer ? Type::kInt64 : Type::kFloat));
+    tensor.set_data_type(constant.is_integer ? schema::TensorProto::INT64
+                                             : schema::TensorProto::FLOAT);
     for (const std::int64_t dim : constant.dims) tensor.add_dims(dim);
     const std::string_view bytes = bytes_of(constant);
     if (!external || bytes.size() < kLeastExternal) {

@@ -31,8 +31,9 @@ class YoloExport {
     std::vector<float> cell, factor;
     for (std::int64_t place = 0; place < height * width; ++place)
       for (std::size_t bias = 0; bias < biases.size(); bias += 2) {
-        cell.push_back(static_cast<float>(place % width));
-        cell.push_back(static_cast<float>(place / width));
+        const std::int64_t row = place / width, column = place % width;
+        cell.push_back(static_cast<float>(column));
+        cell.push_back(static_cast<float>(row));
         factor.push_back(biases[bias] / (w * scale));
         factor.push_back(biases[bias + 1] / (h * scale));
       }
