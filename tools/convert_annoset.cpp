@@ -1,13 +1,13 @@
 // Pictures and files with their boxes, named in a list, to a database of AnnotatedDatums.
 #include <gflags/gflags.h>
 
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 #include "common/conversion.h"
+#include "common/list_conversion.h"
 #include "common/pictures.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
@@ -46,8 +46,6 @@ DEFINE_int32(threads, 0, "threads that decode; 0: one a core");
 namespace shoal {
 namespace {
 
-constexpr std::size_t kLongestKey = 511;  // what LMDB takes
-
 struct ListedPicture {
   std::string path, annotations;  // behind ROOT; "": a label instead
   int label = 0;
@@ -59,12 +57,6 @@ struct Job {
   std::optional<AnnotationFile> kind;  // nothing: classification
   std::map<std::string, int> labels;
   PictureOptions pictures;
-};
-
-struct Converted {
-  std::string value;  // a serialised AnnotatedDatum
-  ImageSize size;
-  std::string trouble;  // not empty: why there is no value
 };
 
 // Reads "picture annotations" lines, of which the second word is behind the last blank.
@@ -95,15 +87,13 @@ std::vector<ListedPicture> chosen_pictures(const std::string& list, const Job& j
     for (const ListedImage& image : or_throw(read_image_list(list)))
       pictures.push_back({image.path, "", image.label, image.line});
   Random random(static_cast<std::uint64_t>(FLAGS_seed), stream_of("convert_annoset"));
-  if (FLAGS_shuffle)
-    for (std::size_t left = pictures.size(); left > 1; --left)
-      std::swap(pictures[left - 1], pictures[random.below(left)]);
+  if (FLAGS_shuffle) shuffle(pictures, random);
   LOG(INFO) << (FLAGS_shuffle ? str("Shuffled with seed ", FLAGS_seed, ". ") : "") << "A total of "
             << pictures.size() << " pictures.";
   return pictures;
 }
 
-Converted convert(const Job& job, const ListedPicture& listed) {
+ConvertedRecord convert(const Job& job, const ListedPicture& listed) {
   Result<Picture> picture = read_picture(job.root + listed.path, job.pictures);
   if (!picture.ok()) return {{}, {}, picture.error().message};
   AnnotatedDatum record;
@@ -131,8 +121,7 @@ Job job_of_flags(const std::string& root) {
                   .encoded = FLAGS_encoded,
                   .encode_type = FLAGS_encode_type};
   check_sides(job.pictures);
-  if (FLAGS_threads < 0 || FLAGS_threads > 1024)
-    throw ConfigError(Code::kUsage, "--threads is from 0 to 1024");
+  check_threads(FLAGS_threads);
   if (FLAGS_anno_type != "detection" && FLAGS_anno_type != "classification")
     throw ConfigError(Code::kUsage, "--anno_type=", FLAGS_anno_type,
                       "; it is detection or classification");
@@ -149,56 +138,22 @@ Job job_of_flags(const std::string& root) {
   return job;
 }
 
-int report_bad(const std::vector<std::string>& bad, std::uint64_t written,
-               const std::string& path) {
-  if (bad.empty()) return 0;
-  constexpr std::size_t kShown = 20;
-  for (std::size_t i = 0; i < std::min(kShown, bad.size()); ++i)
-    std::fprintf(stderr, "%s\n", bad[i].c_str());
-  if (bad.size() > kShown) std::fprintf(stderr, "... and %zu more\n", bad.size() - kShown);
-  if (written == 0)
-    throw ConfigError(Code::kData, "no picture could be used; nothing was written to ", path);
-  std::fprintf(stderr, "%s\n",
-               str(bad.size(), " bad pictures were left out; the other ", written, " are in ", path)
-                   .c_str());
-  return static_cast<int>(Code::kData);
-}
-
 int body(const std::vector<std::string>& words) {
   check_words(words.size(), 3, 3, "convert_annoset [flags] ROOT/ LIST DB");
   const Job job = job_of_flags(words[0]);
-  const std::string &list = words[1], &path = words[2];
-  const std::vector<ListedPicture> pictures = chosen_pictures(list, job);
+  const std::vector<ListedPicture> pictures = chosen_pictures(words[1], job);
   check_root(words[0], pictures[0].path);
-  Conversion out({.tool = "convert_annoset",
-                  .backend = FLAGS_backend,
-                  .path = path,
-                  .total = pictures.size()});
-  std::vector<std::string> bad;
-  std::optional<ImageSize> first;
-  constexpr std::size_t kAtOnce = 256;
-  for (std::size_t begin = 0; begin < pictures.size(); begin += kAtOnce) {
-    std::vector<Converted> converted(std::min(kAtOnce, pictures.size() - begin));
-    for_each_on(FLAGS_threads, converted.size(),
-                [&](std::size_t i) { converted[i] = convert(job, pictures[begin + i]); });
-    for (std::size_t i = 0; i < converted.size(); ++i) {
-      const ListedPicture& listed = pictures[begin + i];
-      std::string trouble = converted[i].trouble;
-      if (trouble.empty() && FLAGS_check_size && first && *first != converted[i].size)
-        trouble = str("the image ", words[0], listed.path, " is ", to_string(converted[i].size),
-                      "; the first is ", to_string(*first));
-      if (!trouble.empty()) {
-        bad.push_back(str(list, ":", listed.line, ": ", trouble));
-        continue;
-      }
-      if (!first) first = converted[i].size;
-      out.put((padded(begin + i, 8) + "_" + listed.path).substr(0, kLongestKey),
-              converted[i].value);
-    }
-    out.passed(begin + converted.size());
-  }
-  if (out.written() > 0) out.finish();
-  return report_bad(bad, out.written(), path);
+  std::vector<ListedRecord> records;
+  for (const ListedPicture& one : pictures) records.push_back({one.path, one.line});
+  return convert_list({.tool = "convert_annoset",
+                       .backend = FLAGS_backend,
+                       .list = words[1],
+                       .root = words[0],
+                       .path = words[2],
+                       .pictures = "pictures",
+                       .threads = FLAGS_threads,
+                       .check_size = FLAGS_check_size},
+                      records, [&](std::size_t i) { return convert(job, pictures[i]); });
 }
 
 }  // namespace
