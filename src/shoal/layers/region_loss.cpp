@@ -1,5 +1,6 @@
 // RegionLoss layer: the loss of YOLO v2.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -47,19 +48,10 @@ class RegionLoss final : public YoloLoss {
     return {0, 0, loss().biases(at) / static_cast<float>(grid.width),
             loss().biases(at + 1) / static_cast<float>(grid.height)};
   }
-  CentredBox box_at(const Grid& grid, std::int64_t box, std::int64_t place) const {
-    const CentredBox size = bias(box, grid);
-    const auto number = [&](std::int64_t i) { return grid.x[grid.at(box, place, i)]; };
-    return {(static_cast<float>(place % grid.width) + sigmoid_of(number(0))) /
-                static_cast<float>(grid.width),
-            (static_cast<float>(place / grid.width) + sigmoid_of(number(1))) /
-                static_cast<float>(grid.height),
-            std::exp(number(2)) * size.w, std::exp(number(3)) * size.h};
-  }
   void step(const Grid& grid, const std::vector<Truth>& truths) override {
     for (std::int64_t place = 0; place < grid.places(); ++place)
       for (std::int64_t box = 0; box < grid.boxes; ++box) {
-        const CentredBox at = box_at(grid, box, place);
+        const CentredBox at = grid.box_at(box, place, bias(box, grid));
         float best = 0;
         for (const Truth& truth : truths)
           best = std::max(best, agreement(at, truth.box, Agreement::kIou));
@@ -76,7 +68,7 @@ class RegionLoss final : public YoloLoss {
     for (std::int64_t box = 0; box < grid.boxes; ++box) {
       CentredBox size = bias(box, grid);
       if (!loss().bias_match()) {
-        const CentredBox at = box_at(grid, box, truth.place(grid));
+        const CentredBox at = grid.box_at(box, truth.place(grid), size);
         size = {0, 0, at.w, at.h};
       }
       const float iou = agreement(size, {0, 0, truth.box.w, truth.box.h}, Agreement::kIou);
@@ -90,15 +82,12 @@ class RegionLoss final : public YoloLoss {
   void take(const Grid& grid, const Truth& truth, std::int64_t box) const {
     const std::int64_t place = truth.place(grid);
     const CentredBox size = bias(box, grid);
-    const float iou = agreement(box_at(grid, box, place), truth.box, Agreement::kIou);
+    const float iou = agreement(grid.box_at(box, place, size), truth.box, Agreement::kIou);
     const float scale =
         loss().coord_scale() * (loss().rescore() ? 1.0f : 2 - truth.box.w * truth.box.h);
-    const float targets[] = {
-        truth.box.x * static_cast<float>(grid.width) - static_cast<float>(truth.column(grid)),
-        truth.box.y * static_cast<float>(grid.height) - static_cast<float>(truth.row(grid)),
-        std::log(truth.box.w / size.w), std::log(truth.box.h / size.h)};
-    for (std::int64_t i = 0; i < 4; ++i) {
-      const std::int64_t at = grid.at(box, place, i);
+    const std::array<float, 4> targets = numbers_of(truth.box, grid.cell(place), size);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const std::int64_t at = grid.at(box, place, static_cast<std::int64_t>(i));
       const float x = grid.x[at], p = sigmoid_of(x);
       grid.step[at] = i < 2 ? -scale * (targets[i] - p) * p * (1 - p) : -scale * (targets[i] - x);
     }

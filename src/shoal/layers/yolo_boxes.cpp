@@ -106,6 +106,21 @@ CentredBox distance_slope(const CentredBox& a, const CentredBox& b) {
 
 }  // namespace
 
+CentredBox box_in_cell(const MapCell& cell, const std::array<float, 4>& numbers,
+                       const CentredBox& bias) {
+  return {
+      (static_cast<float>(cell.column) + sigmoid_of(numbers[0])) / static_cast<float>(cell.width),
+      (static_cast<float>(cell.row) + sigmoid_of(numbers[1])) / static_cast<float>(cell.height),
+      std::exp(numbers[2]) * bias.w, std::exp(numbers[3]) * bias.h};
+}
+
+std::array<float, 4> numbers_of(const CentredBox& box, const MapCell& cell,
+                                const CentredBox& bias) {
+  return {box.x * static_cast<float>(cell.width) - static_cast<float>(cell.column),
+          box.y * static_cast<float>(cell.height) - static_cast<float>(cell.row),
+          std::log(box.w / bias.w), std::log(box.h / bias.h)};
+}
+
 float agreement(const CentredBox& a, const CentredBox& b, Agreement kind) {
   const Box at = corners_of(a), to = corners_of(b);
   const float both = covered_by_both(at, to), either = a.w * a.h + b.w * b.h - both,

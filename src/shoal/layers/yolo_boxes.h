@@ -1,7 +1,9 @@
 // Boxes of YOLO's layers, given by their centre: how well two agree, and the slope of that.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 
 #include "shoal/layers/boxes.h"
 
@@ -17,6 +19,18 @@ inline Box corners_of(const CentredBox& box) {
 }
 
 inline float sigmoid_of(float x) { return 1 / (1 + std::exp(-x)); }
+
+// A cell of a map of height x width cells, which lie over the image.
+struct MapCell {
+  std::int64_t row = 0, column = 0, height = 1, width = 1;
+};
+
+// Returns the box that four numbers in a cell stand for: its centre is (column + sigmoid(x)) /
+// width, its width exp(w) times the bias's; in height likewise.
+CentredBox box_in_cell(const MapCell& cell, const std::array<float, 4>& numbers,
+                       const CentredBox& bias);
+// Returns the numbers that make the box; of x and y, their sigmoids.
+std::array<float, 4> numbers_of(const CentredBox& box, const MapCell& cell, const CentredBox& bias);
 
 // Measures of how well two boxes agree: the part that both cover (IoU), less, with GIoU, the empty
 // part of the smallest box around both; with DIoU, the distance of the centres over the diagonal of

@@ -55,11 +55,11 @@ class YoloDetectionOutput final : public YoloOutput {
     object.score = sigmoid_of(cell[kObject]) / sum;
     if (!(object.score >= detection().confidence_threshold())) return;
     const int bias = static_cast<int>(2 * box);
-    const auto width = static_cast<float>(cell.width), height = static_cast<float>(cell.height);
-    object.box = {(static_cast<float>(cell.column) + sigmoid_of(cell[0])) / width,
-                  (static_cast<float>(cell.row) + sigmoid_of(cell[1])) / height,
-                  std::exp(cell[2]) * detection().biases(bias) / width,
-                  std::exp(cell[3]) * detection().biases(bias + 1) / height};
+    const auto width = static_cast<float>(cell.at.width),
+               height = static_cast<float>(cell.at.height);
+    object.box = box_in_cell(
+        cell.at, {cell[0], cell[1], cell[2], cell[3]},
+        {0, 0, detection().biases(bias) / width, detection().biases(bias + 1) / height});
     found.push_back(object);
   }
 };

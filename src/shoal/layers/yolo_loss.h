@@ -40,14 +40,20 @@ class YoloLoss : public LossLayer {
     std::int64_t at(std::int64_t box, std::int64_t place, std::int64_t i) const {
       return (box * (kFirstClass + classes) + i) * places() + place;
     }
+    MapCell cell(std::int64_t place) const { return {place / width, place % width, height, width}; }
+    // Returns the box that a place has, of those with this bias.
+    CentredBox box_at(std::int64_t box, std::int64_t place, const CentredBox& bias) const {
+      const auto number = [&](std::int64_t i) { return x[at(box, place, i)]; };
+      return box_in_cell(cell(place), {number(0), number(1), number(2), number(3)}, bias);
+    }
   };
   struct Truth {
     CentredBox box;
     std::int64_t label = 0;
-    // The cell that the centre lies in.
-    std::int64_t column(const Grid& grid) const { return cell(box.x, grid.width); }
-    std::int64_t row(const Grid& grid) const { return cell(box.y, grid.height); }
-    std::int64_t place(const Grid& grid) const { return row(grid) * grid.width + column(grid); }
+    // Returns the place of the cell that the centre lies in.
+    std::int64_t place(const Grid& grid) const {
+      return cell(box.y, grid.height) * grid.width + cell(box.x, grid.width);
+    }
     static std::int64_t cell(float at, std::int64_t cells) {
       const auto cell = static_cast<std::int64_t>(at * static_cast<float>(cells));
       return cell < cells ? cell : cells - 1;

@@ -38,8 +38,9 @@ std::vector<FoundObject> YoloOutput::find_all(Bottoms bottom, std::int64_t image
     const float* const item = bottom[b]->data.host().data() + image * shape.count(1);
     for (std::int64_t place = 0; place < plane; ++place)
       for (std::int64_t box = 0; box < sizes.boxes; ++box)
-        find({item + box * sizes.numbers * plane + place, plane, place / shape[3], place % shape[3],
-              shape[2], shape[3]},
+        find({item + box * sizes.numbers * plane + place,
+              plane,
+              {place / shape[3], place % shape[3], shape[2], shape[3]}},
              b, box, found);
   }
   return found;

@@ -41,7 +41,7 @@ class YoloOutput : public Layer {
   struct Cell {
     const float* first;
     std::int64_t stride;
-    std::int64_t row, column, height, width;
+    MapCell at;
     float operator[](std::int64_t i) const { return first[i * stride]; }
   };
 

@@ -1,5 +1,6 @@
 // Yolov3 layer: the loss of YOLO v3.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -63,6 +64,9 @@ class Yolov3 final : public YoloLoss {
     return {0, 0, loss().biases(2 * n) / (static_cast<float>(grid.width) * scale),
             loss().biases(2 * n + 1) / (static_cast<float>(grid.height) * scale)};
   }
+  CentredBox bias_of(int box, const Grid& grid) const {
+    return bias(static_cast<int>(loss().mask(box)), grid);
+  }
   int biases() const { return loss().biases_size() / 2; }
   // Returns which box of this layer has the bias; -1: none.
   int box_of(int bias) const {
@@ -70,20 +74,11 @@ class Yolov3 final : public YoloLoss {
       if (static_cast<int>(loss().mask(box)) == bias) return box;
     return -1;
   }
-  CentredBox box_at(const Grid& grid, int box, std::int64_t place) const {
-    const CentredBox size = bias(static_cast<int>(loss().mask(box)), grid);
-    const auto number = [&](std::int64_t i) { return grid.x[grid.at(box, place, i)]; };
-    return {(static_cast<float>(place % grid.width) + sigmoid_of(number(0))) /
-                static_cast<float>(grid.width),
-            (static_cast<float>(place / grid.width) + sigmoid_of(number(1))) /
-                static_cast<float>(grid.height),
-            std::exp(number(2)) * size.w, std::exp(number(3)) * size.h};
-  }
 
   void step(const Grid& grid, const std::vector<Truth>& truths) override {
     for (std::int64_t place = 0; place < grid.places(); ++place)
       for (int box = 0; box < loss().mask_size(); ++box) {
-        const CentredBox at = box_at(grid, box, place);
+        const CentredBox at = grid.box_at(box, place, bias_of(box, grid));
         float best = 0;
         for (const Truth& truth : truths)
           best = std::max(best, agreement(at, truth.box, measure()));
@@ -125,21 +120,18 @@ class Yolov3 final : public YoloLoss {
   // Steps towards the truth's numbers.
   void approach(const Grid& grid, const Truth& truth, int box) const {
     const std::int64_t place = truth.place(grid);
-    const CentredBox size = bias(static_cast<int>(loss().mask(box)), grid);
+    const CentredBox size = bias_of(box, grid);
     const float scale = loss().coord_scale() * (2 - truth.box.w * truth.box.h);
-    const float targets[] = {
-        truth.box.x * static_cast<float>(grid.width) - static_cast<float>(truth.column(grid)),
-        truth.box.y * static_cast<float>(grid.height) - static_cast<float>(truth.row(grid)),
-        std::log(truth.box.w / size.w), std::log(truth.box.h / size.h)};
-    for (std::int64_t i = 0; i < 4; ++i) {
-      const std::int64_t at = grid.at(box, place, i);
+    const std::array<float, 4> targets = numbers_of(truth.box, grid.cell(place), size);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const std::int64_t at = grid.at(box, place, static_cast<std::int64_t>(i));
       grid.step[at] = -scale * (targets[i] - (i < 2 ? sigmoid_of(grid.x[at]) : grid.x[at]));
     }
   }
   // Steps along the slope of the agreement.
   void agree(const Grid& grid, const Truth& truth, int box) {
     const std::int64_t place = truth.place(grid);
-    CentredBox at = box_at(grid, box, place);
+    CentredBox at = grid.box_at(box, place, bias_of(box, grid));
     // Both IOU and DIOU count by DIoU in the loss, as in the fork.
     const Agreement kind = measure();
     apart_ += 1 - agreement(at, truth.box, kind == Agreement::kIou ? Agreement::kDiou : kind);

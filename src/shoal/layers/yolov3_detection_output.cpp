@@ -67,12 +67,13 @@ class Yolov3DetectionOutput final : public YoloOutput {
               bias = static_cast<int>(
                   2 * detection().mask(group * static_cast<int>(detection().num_box()) +
                                        static_cast<int>(box)));
-    const auto width = static_cast<float>(cell.width), height = static_cast<float>(cell.height),
+    const auto width = static_cast<float>(cell.at.width),
+               height = static_cast<float>(cell.at.height),
                scale = static_cast<float>(detection().anchors_scale(group));
-    return {(static_cast<float>(cell.column) + sigmoid_of(coordinate(cell, 0))) / width,
-            (static_cast<float>(cell.row) + sigmoid_of(coordinate(cell, 1))) / height,
-            std::exp(coordinate(cell, 2)) * detection().biases(bias) / (width * scale),
-            std::exp(coordinate(cell, 3)) * detection().biases(bias + 1) / (height * scale)};
+    const auto number = [&](std::int64_t i) { return coordinate(cell, i); };
+    return box_in_cell(cell.at, {number(0), number(1), number(2), number(3)},
+                       {0, 0, detection().biases(bias) / (width * scale),
+                        detection().biases(bias + 1) / (height * scale)});
   }
   void find(const Cell& cell, std::size_t bottom, std::int64_t box,
             std::vector<FoundObject>& found) const override {
