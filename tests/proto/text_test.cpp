@@ -95,12 +95,35 @@ TEST(ProtoText, AllUnknownFieldsAreReportedAtOnce) {
   EXPECT_NE(net_error(many).find("n.prototxt: and 3 more"), std::string::npos);
 }
 
+TEST(ProtoText, AllUnknownTypesOfV1LayersAreReportedAtOnce) {
+  EXPECT_EQ(net_error("layers { name: 'a' type: VIDEO_DATA }\n"
+                      "layers { type: RELU ttop: 'a' }\n"
+                      "layers { type: BN bn_param { type: BN } }\n"
+                      "layers { type: VIDEO_DATA }\n"
+                      "layers { type: VOXEL_SOFTMAX a_b: 1 }"),
+            "n.prototxt:1:26: BVLC Caffe has no layer type 'VIDEO_DATA'; it belongs to C3D's "
+            "fork\n"
+            "n.prototxt:2:21: V1LayerParameter has no field 'ttop'; did you mean 'top'?\n"
+            "n.prototxt:3:16: BVLC Caffe has no layer type 'BN'; it belongs to DeconvNet's fork\n"
+            "n.prototxt:3:19: V1LayerParameter has no field 'bn_param'\n"
+            "n.prototxt:5:16: BVLC Caffe has no layer type 'VOXEL_SOFTMAX'; it belongs to C3D's "
+            "fork\n"
+            "n.prototxt:5:30: V1LayerParameter has no field 'a_b'");
+  EXPECT_HAS(net_error("layers { type: BN }\nlayers { type: POLING }"),
+             "\nn.prototxt:2:16: 'POLING' is not a value of type; did you mean 'POOLING'?");
+  std::string many;
+  for (int i = 0; i < 13; ++i) many += "layers { type: UNKNOWN" + std::to_string(i) + " }\n";
+  EXPECT_HAS(net_error(many), "n.prototxt: and 3 more");
+  // The type of a filler, and one of a layer in the present form, are strings.
+  EXPECT_HAS(net_error("layer { type: POLING }"), "`layer` takes a quoted type");
+}
+
 TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
   EXPECT_EQ(net_error("layer { blobs { raw_data: 'x' } }"),
             "n.prototxt:1:17: BlobProto has no field 'raw_data'; it belongs to NVIDIA's fork");
-  EXPECT_EQ(net_error("layer { transform_param { random_resize_param { min_size: 256 } } }"),
-            "n.prototxt:1:27: TransformationParameter has no field 'random_resize_param'; it "
-            "belongs to Intel's fork, and changes the pictures of training");
+  EXPECT_EQ(net_error("layer { transform_param { is_flow: true } }"),
+            "n.prototxt:1:27: TransformationParameter has no field 'is_flow'; it belongs to "
+            "yjxiong's fork (TSN), and changes the pictures of training");
   EXPECT_EQ(net_error("layer { box_output_param { } }"),
             "n.prototxt:1:9: LayerParameter has no field 'box_output_param'; it belongs to "
             "MS-CNN's and Cascade R-CNN's forks");

@@ -4,6 +4,8 @@
 #include <google/protobuf/io/tokenizer.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -50,6 +52,40 @@ class Collector final : public io::ErrorCollector {
   throw ConfigError(Code::kConfig, words);
 }
 
+bool parse(const std::string& text, Message& message, TextPlaces& places, Collector& collector) {
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&collector);
+  parser.WriteLocationsTo(&places);
+  parser.AllowPartialMessage(true);
+  parser.AllowUnknownField(true);
+  parser.SetRecursionLimit(kDeepest);
+  return parser.ParseFromString(text, &message);
+}
+
+// The parser ends at the first layer type that the enum of V1 layers does not have. Adds complaints
+// about all others, each type once, and about what is wrong behind them.
+void complain_of_types(const std::string& text, const Descriptor& root, Message& message,
+                       std::vector<Complaint>& complaints) {
+  const std::vector<Token> types = unknown_types(scan(text), root);
+  if (types.empty()) return;
+  std::string known = text;
+  std::set<std::string> said;
+  Collector rest;
+  for (const Token& type : types) {
+    known.replace(type.begin, type.text.size(), type.text.size(), ' ');
+    known[type.begin] = '0';  // of NONE
+    if (said.insert(type.text).second)
+      rest.complaints.push_back(
+          {type.line, type.column,
+           str("Unknown enumeration value of \"", type.text, "\" for field \"type\".")});
+  }
+  TextPlaces unused;
+  parse(known, message, unused, rest);
+  complaints = std::move(rest.complaints);
+  std::ranges::sort(complaints, {},
+                    [](const Complaint& one) { return std::pair(one.line, one.column); });
+}
+
 // Returns the first required field that is not there, by walking down; "" if all are.
 std::string find_missing(const Message& message, const TextPlaces* places, const std::string& name,
                          const std::string& place) {
@@ -94,15 +130,11 @@ void parse_text(std::string text, const std::string& name, Message& message, Tex
   check_characters(text, name);
   text = rewrite_aliases(std::move(text), *message.GetDescriptor(), name);
   Collector collector;
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&collector);
-  parser.WriteLocationsTo(&places);
-  parser.AllowPartialMessage(true);
-  parser.AllowUnknownField(true);
-  parser.SetRecursionLimit(kDeepest);
-  const bool parsed = parser.ParseFromString(text, &message);
-  if (!collector.complaints.empty())
-    throw_errors(collector.complaints, name, text, *message.GetDescriptor());
+  const bool parsed = parse(text, message, places, collector);
+  std::vector<Complaint>& complaints = collector.complaints;
+  if (!complaints.empty() && complaints.back().text.starts_with("Unknown enumeration value"))
+    complain_of_types(text, *message.GetDescriptor(), message, complaints);
+  if (!complaints.empty()) throw_errors(complaints, name, text, *message.GetDescriptor());
   if (!parsed) throw ConfigError(Code::kConfig, name, ": not a prototxt");
   const std::string missing = find_missing(message, &places, name, name);
   if (!missing.empty()) throw ConfigError(Code::kConfig, missing);

@@ -227,6 +227,21 @@ Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descri
   return walk.place();
 }
 
+std::vector<Token> unknown_types(const std::vector<Token>& tokens, const Descriptor& root) {
+  std::vector<Token> unknown;
+  PlaceWalk walk(root);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Place place = walk.place();
+    const bool is_type = place.field && place.field->name() == "type" && place.field->enum_type() &&
+                         place.message->name() == "V1LayerParameter";
+    if (is_type && tokens[i].is_name && !is_field_name(tokens, i) &&
+        !place.field->enum_type()->FindValueByName(tokens[i].text))
+      unknown.push_back(tokens[i]);
+    walk.step(tokens, i);
+  }
+  return unknown;
+}
+
 std::string rewrite_aliases(std::string text, const Descriptor& root, const std::string& name) {
   const std::vector<Token> tokens = scan(text);
   Rewriter rewriter(tokens, text, root, name);

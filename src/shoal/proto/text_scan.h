@@ -53,6 +53,10 @@ class PlaceWalk {
   std::vector<Block> blocks_;  // the open ones
 };
 
+// Returns the types of V1 layers that their enum does not have, in order.
+std::vector<Token> unknown_types(const std::vector<Token>& tokens,
+                                 const google::protobuf::Descriptor& root);
+
 // Rewrites spellings of other families that the schema cannot hold, line by line in place:
 //   pooling_param { ceil_mode: true }   -> round_mode: CEIL, and false FLOOR (OpenCV and forks)
 //   device_id: "0,1" of a solver        -> device_list: "0,1" (Poseidon)

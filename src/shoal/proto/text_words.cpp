@@ -4,6 +4,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <string_view>
 
@@ -43,7 +44,6 @@ constexpr ForkField kForkFields[] = {
     {"seg_accuracy_param", "DeepLab's fork"},
     {"cpm_transform_param", "OpenPose's fork"},
     {"lstm_param", "forks with an LSTM of their own"},
-    {"allow_upscale", "NVIDIA's fork, and changes the pictures of training"},
     {"bbox_reg_param", "MS-CNN's and Cascade R-CNN's forks"},
     {"box_group_output_param", "MS-CNN's and Cascade R-CNN's forks"},
     {"box_output_param", "MS-CNN's and Cascade R-CNN's forks"},
@@ -52,17 +52,16 @@ constexpr ForkField kForkFields[] = {
     {"detection_loss_param", "MS-CNN's and Cascade R-CNN's forks"},
     {"detectnet_augmentation_param", "NVIDIA's fork (DetectNet)"},
     {"detectnet_groundtruth_param", "NVIDIA's fork (DetectNet)"},
-    {"horizontal_stretch_lower", "NVIDIA's fork, and changes the pictures of training"},
-    {"horizontal_stretch_upper", "NVIDIA's fork, and changes the pictures of training"},
     {"image_gt_data_param", "MS-CNN's and Cascade R-CNN's forks"},
-    {"img_rand_resize_lower", "NVIDIA's fork, and changes the pictures of training"},
-    {"img_rand_resize_upper", "NVIDIA's fork, and changes the pictures of training"},
     {"proposal_target_param", "MS-CNN's and Cascade R-CNN's forks"},
-    {"random_aspect_ratio_param", "Intel's fork, and changes the pictures of training"},
-    {"random_resize_param", "Intel's fork, and changes the pictures of training"},
-    {"scale_ratios", "yjxiong's fork (TSN), and changes the pictures of training"},
-    {"vertical_stretch_lower", "NVIDIA's fork, and changes the pictures of training"},
-    {"vertical_stretch_upper", "NVIDIA's fork, and changes the pictures of training"},
+    {"difficult_label_warmup", "MobileNet-YOLO's fork"},
+    {"enable_classf_aug", "MobileNet-YOLO's fork, and changes the pictures of training"},
+    {"original_image", "yjxiong's fork (TSN), and changes the pictures of training"},
+    {"is_flow", "yjxiong's fork (TSN), and changes the pictures of training"},
+    {"seg_scales", "MobileNet-YOLO's fork"},
+    {"seg_resize_height", "MobileNet-YOLO's fork"},
+    {"seg_resize_width", "MobileNet-YOLO's fork"},
+    {"single_class", "MobileNet-YOLO's fork"},
     {"icnet", "Synopsys' fork"},
     {"pad_b", "Synopsys' fork, which pads each side on its own"},
     {"pad_l", "Synopsys' fork, which pads each side on its own"},
@@ -70,11 +69,27 @@ constexpr ForkField kForkFields[] = {
     {"pad_t", "Synopsys' fork, which pads each side on its own"},
     {"pad_type", "Synopsys' fork"},
     {"relu6", "Synopsys' fork; a layer of type ReLU6 computes the same"},
-    {"yolo_data_jitter", "YOLO's forks"},
-    {"yolo_data_type", "YOLO's forks"},
     {"trt_param", "NVIDIA's fork (TensorRT)"},
     {"use_polygon", "TextBoxes' fork"},
     {"precache", "NVIDIA's fork"},
+};
+
+// Types of V1 layers that forks of that time have. known_types.h has those of the present form.
+constexpr ForkField kForkTypes[] = {
+    {"BN", "DeconvNet's fork"},
+    {"CROP", "FCN's first fork; a Crop with axis and offset is BVLC's"},
+    {"DECONVOLUTION3D", "C3D's fork"},
+    {"ELTWISE_ACCURACY", "DeconvNet's fork"},
+    {"IMAGE_SEG_DATA", "DeepLab's first fork; ImageSegData is its later form"},
+    {"UNPOOLING", "DeconvNet's fork"},
+    {"VIDEO_DATA", "C3D's fork"},
+    {"VIDEO_SEGMENTATION_DATA", "C3D's fork"},
+    {"VIDEO_WITH_VOXEL_TRUTH_DATA", "C3D's fork"},
+    {"VOXEL_CUSTOM_LOSS", "C3D's fork"},
+    {"VOXEL_SOFTMAX", "C3D's fork"},
+    {"VOXEL_SOFTMAX_LOSS", "C3D's fork"},
+    {"WINDOW_INST_SEG_DATA", "DeconvNet's fork"},
+    {"WINDOW_SEG_DATA", "DeconvNet's fork"},
 };
 
 std::vector<std::string> field_names(const Descriptor& message) {
@@ -84,12 +99,14 @@ std::vector<std::string> field_names(const Descriptor& message) {
   return names;
 }
 
-// Fields of `message` whose own message has a field `name`.
+// Fields of `message` whose own message has a field `name`, one of each type of message.
 std::vector<std::string> owners(const Descriptor& message, const std::string& name) {
   std::vector<std::string> found;
+  std::set<const Descriptor*> types;
   for (int i = 0; i < message.field_count(); ++i) {
     const Descriptor* inner = message.field(i)->message_type();
-    if (inner && inner->FindFieldByName(name)) found.push_back(message.field(i)->name());
+    if (inner && inner->FindFieldByName(name) && types.insert(inner).second)
+      found.push_back(message.field(i)->name());
   }
   return found;
 }
@@ -143,6 +160,10 @@ std::string unknown_field(const Descriptor& message, const std::string& field,
 
 std::string unknown_value(const EnumDescriptor& type, const std::string& field,
                           const std::string& value) {
+  if (type.name() == "LayerType")
+    for (const ForkField& fork : kForkTypes)
+      if (value == fork.field)
+        return str("BVLC Caffe has no layer type '", value, "'; it belongs to ", fork.family);
   std::vector<std::string> known;
   for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
   return str("'", value, "' is not a value of ", field, known_words(value, known));
