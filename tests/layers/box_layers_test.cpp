@@ -10,24 +10,17 @@
 #include "shoal/proto/layers.pb.h"
 #include "support/expect.h"
 #include "support/layer_rig.h"
+#include "support/refused.h"
 
 namespace shoal::test::box_layers_test {
 namespace {
-
-LayerParameter layer(const std::string& type, std::size_t bottoms, const std::string& rest,
-                     int tops = 1) {
-  std::string text = str("layer { name: 'it' type: '", type, "' ");
-  for (std::size_t i = 0; i < bottoms; ++i) text += str("bottom: 'b", i, "' ");
-  for (int i = 0; i < tops; ++i) text += str("top: 't", i, "' ");
-  return parse_layer(text + rest + " }");
-}
 
 // One layer with inputs, where a failure is an answer.
 class Bench {
  public:
   Bench(const std::string& type, const std::vector<Shape>& bottoms, const std::string& rest,
         int tops = 1)
-      : rig_(layer(type, bottoms.size(), rest, tops), bottoms) {}
+      : rig_(layer_with(type, bottoms.size(), rest, tops), bottoms) {}
   Bench& put(int bottom, const Numbers& numbers) {
     test::put(numbers, rig_.bottom(bottom).data);
     return *this;
@@ -49,25 +42,6 @@ class Bench {
 
  private:
   LayerRig rig_;
-};
-
-std::string refusal(const std::string& type, const std::vector<Shape>& bottoms,
-                    const std::string& rest, int tops = 1) {
-  try {
-    LayerRig rig(layer(type, bottoms.size(), rest, tops), bottoms);
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(error.error().code, Code::kConfig);
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
-struct Refused {
-  std::string type;
-  std::vector<Shape> bottoms;
-  std::string rest;
-  std::string words;
-  int tops = 1;
 };
 
 const Refused kRefused[] = {
@@ -178,13 +152,7 @@ const Refused kRefused[] = {
      "has 1 numbers in mask and 0 in anchors_scale; 1 bottoms of 3 boxes (num_box) need 3 and 1"},
 };
 
-TEST(BoxLayers, RefuseWhatDoesNotFitInWordsThatHelp) {
-  for (const Refused& c : kRefused) {
-    const std::string words = refusal(c.type, c.bottoms, c.rest, c.tops);
-    EXPECT_NE(words.find(str("layer 'it' (", c.type, "): ")), std::string::npos) << words;
-    EXPECT_NE(words.find(c.words), std::string::npos) << words << "\ninstead of: " << c.words;
-  }
-}
+TEST(BoxLayers, RefuseWhatDoesNotFitInWordsThatHelp) { expect_refused(kRefused); }
 
 const std::string kPooled = "roi_pooling_param { pooled_h: 1 pooled_w: 1 }";
 

@@ -7,37 +7,10 @@
 #include "shoal/base/error.h"
 #include "shoal/proto/layers.pb.h"
 #include "support/layer_rig.h"
+#include "support/refused.h"
 
 namespace shoal::test::shape_layers_test {
 namespace {
-
-// A layer with these bottoms and parameters, and as many tops.
-LayerParameter layer(const std::string& type, std::size_t bottoms, const std::string& rest,
-                     int tops = 1) {
-  std::string text = str("layer { name: 'it' type: '", type, "' ");
-  for (std::size_t i = 0; i < bottoms; ++i) text += str("bottom: 'b", i, "' ");
-  for (int i = 0; i < tops; ++i) text += str("top: 't", i, "' ");
-  return parse_layer(text + rest + " }");
-}
-
-std::string refusal(const std::string& type, const std::vector<Shape>& bottoms,
-                    const std::string& rest, int tops = 1) {
-  try {
-    LayerRig rig(layer(type, bottoms.size(), rest, tops), bottoms);
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(error.error().code, Code::kConfig);
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
-struct Refused {
-  std::string type;
-  std::vector<Shape> bottoms;
-  std::string rest;
-  std::string words;  // after "layer 'it' (Type): "
-  int tops = 1;
-};
 
 const Refused kRefused[] = {
     {"Concat",
@@ -217,15 +190,10 @@ const Refused kRefused[] = {
      "the bottom must have 4 axes (N, C, H, W), not 1 5 9 (45)"},
 };
 
-TEST(ShapeLayers, SayWhatDoesNotFit) {
-  for (const Refused& c : kRefused)
-    EXPECT_EQ(refusal(c.type, c.bottoms, c.rest, c.tops),
-              str("layer 'it' (", c.type, "): ", c.words))
-        << c.rest;
-}
+TEST(ShapeLayers, SayWhatDoesNotFit) { expect_refused(kRefused); }
 
 TEST(ShapeLayers, ParamsDoNotFollowABottomThatChangesItsChannels) {
-  LayerRig rig(layer("Scale", 1, "scale_param { bias_term: true }"), {{2, 3, 4}});
+  LayerRig rig(layer_with("Scale", 1, "scale_param { bias_term: true }"), {{2, 3, 4}});
   rig.reshape({{5, 3, 2}});
   EXPECT_EQ(rig.top(0).shape(), (Shape{5, 3, 2}));
   EXPECT_THROW(rig.reshape({{2, 4, 4}}), ConfigError);
@@ -233,18 +201,18 @@ TEST(ShapeLayers, ParamsDoNotFollowABottomThatChangesItsChannels) {
 
 TEST(ShapeLayers, LookAtTheirBottomsBytesWhereNothingMoves) {
   for (const char* type : {"Flatten", "Split", "Concat"}) {
-    LayerRig rig(layer(type, 1, ""), {{2, 3, 4}});
+    LayerRig rig(layer_with(type, 1, ""), {{2, 3, 4}});
     EXPECT_TRUE(rig.top(0).data.shares_with(rig.bottom(0).data)) << type;
     EXPECT_TRUE(rig.top(0).grad.shares_with(rig.bottom(0).grad)) << type;
   }
-  LayerRig split(layer("Split", 1, "", 2), {{2, 3}});
+  LayerRig split(layer_with("Split", 1, "", 2), {{2, 3}});
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(split.top(i).data.shares_with(split.bottom(0).data));
   EXPECT_FALSE(split.top(0).grad.shares_with(split.top(1).grad))
       << "two readers write their own gradients";
 }
 
 TEST(ShapeLayers, SplitWithoutAnyGradientMakesZeros) {
-  LayerRig rig(layer("Split", 1, "", 2), {{3}});
+  LayerRig rig(layer_with("Split", 1, "", 2), {{3}});
   rig.layer().set_missing_gradients({true, true});
   rig.forward();
   rig.backward({{1, 2, 3}, {4, 5, 6}}, {true});
@@ -252,7 +220,7 @@ TEST(ShapeLayers, SplitWithoutAnyGradientMakesZeros) {
 }
 
 TEST(ShapeLayers, EltwiseGivesATieToTheSecondAndThenToTheFirstThatIsLarger) {
-  LayerRig rig(layer("Eltwise", 3, "eltwise_param { operation: MAX }"), {{4}, {4}, {4}});
+  LayerRig rig(layer_with("Eltwise", 3, "eltwise_param { operation: MAX }"), {{4}, {4}, {4}});
   rig.input(0) = {1, 2, 0, 5};
   rig.input(1) = {1, 1, 0, 5};
   rig.input(2) = {1, 2, 3, 4};
@@ -265,7 +233,7 @@ TEST(ShapeLayers, EltwiseGivesATieToTheSecondAndThenToTheFirstThatIsLarger) {
 }
 
 TEST(ShapeLayers, ProductsWithAZeroHaveAGradientUnlessDivided) {
-  LayerRig rig(layer("Eltwise", 2, "eltwise_param { operation: PROD }"), {{2}, {2}});
+  LayerRig rig(layer_with("Eltwise", 2, "eltwise_param { operation: PROD }"), {{2}, {2}});
   rig.input(0) = {0, 3};
   rig.input(1) = {2, 0};
   rig.forward();
@@ -275,7 +243,7 @@ TEST(ShapeLayers, ProductsWithAZeroHaveAGradientUnlessDivided) {
 }
 
 TEST(ShapeLayers, AFrozenFactorGetsNoGradient) {
-  LayerRig rig(layer("Scale", 1, "scale_param { bias_term: true }"), {{2, 3}});
+  LayerRig rig(layer_with("Scale", 1, "scale_param { bias_term: true }"), {{2, 3}});
   rig.layer().set_param_propagates({false, true});
   rig.input(0) = {1, 2, 3, 4, 5, 6};
   rig.forward();
@@ -288,7 +256,7 @@ TEST(ShapeLayers, AFrozenFactorGetsNoGradient) {
 TEST(ShapeLayers, ARowThatIsNotThereEndsThePass) {
   const auto failure = [](const std::string& type, const std::string& rest,
                           const std::vector<Shape>& shapes, float number) {
-    LayerRig rig(layer(type, shapes.size(), rest), shapes);
+    LayerRig rig(layer_with(type, shapes.size(), rest), shapes);
     const int index = rig.bottoms() - 1;
     put({0, 1, number}, rig.bottom(index).data);
     rig.layer().forward(rig.context(), rig.bottom_blobs(), rig.top_blobs());
@@ -311,7 +279,7 @@ TEST(ShapeLayers, ARowThatIsNotThereEndsThePass) {
 TEST(ShapeLayers, DummyDataDrawsAnewUnlessAllIsConstant) {
   const std::string shape = "shape { dim: 3 } ";
   const std::string fillers = "data_filler { value: 2 } data_filler { type: 'uniform' } ";
-  LayerRig mixed(layer("DummyData", 0, "dummy_data_param { " + shape + fillers + "}", 2), {});
+  LayerRig mixed(layer_with("DummyData", 0, "dummy_data_param { " + shape + fillers + "}", 2), {});
   EXPECT_FALSE(mixed.layer().keeps_tops());
   mixed.forward();
   EXPECT_EQ(mixed.top_values()[0], (Numbers{2, 2, 2}));
@@ -320,7 +288,7 @@ TEST(ShapeLayers, DummyDataDrawsAnewUnlessAllIsConstant) {
   mixed.layer().forward(mixed.context(), {}, mixed.top_blobs());
   EXPECT_NE(mixed.top_values()[1], first) << "the same numbers twice";
   LayerRig constant(
-      layer("DummyData", 0, "dummy_data_param { " + shape + "data_filler { value: 2 } }"), {});
+      layer_with("DummyData", 0, "dummy_data_param { " + shape + "data_filler { value: 2 } }"), {});
   EXPECT_TRUE(constant.layer().keeps_tops());
   constant.forward();
   put({7, 8, 9}, constant.top(0).data);
