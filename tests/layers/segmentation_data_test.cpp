@@ -173,8 +173,26 @@ TEST_F(SegmentationData, PicturesOfAnotherSizeMakeAnotherBatchButDoNotShareOne) 
   ASSERT_EQ(next(single), "");
   EXPECT_EQ(single.top(1).data.shape(), (Shape{1, 1, 2, 2}));
   LayerRig pair(layer("DenseImageData", "batch_size: 2"), {});
-  EXPECT_HAS(next(pair),
-             "list:3: the picture is 3 x 2 x 2, those before it in the batch 3 x 3 x 4");
+  EXPECT_HAS(next(pair), "the record im1.png (line 3) of " + folder_ +
+                             "/list is 3 x 2 x 2 where 3 x 3 x 4 is wanted, the size of its batch");
+}
+
+TEST_F(SegmentationData, ABadPictureIsLeftOutOrReplacedIfTheLayerSaysSo) {
+  put_file(folder_ + "/im1.png", "no picture");
+  LayerRig stops(layer("ImageSegData", "batch_size: 2"), {});
+  EXPECT_HAS(next(stops), "the record im1.png (line 3) of " + folder_ + "/list is bad: ");
+  LayerRig skips(layer("ImageSegData", "batch_size: 2 on_bad_record: SKIP"), {});
+  ASSERT_EQ(next(skips), "");
+  EXPECT_EQ(data(skips, 1, 0, 0, 0), 100);  // of picture 2, which moves up
+  EXPECT_EQ(label(skips, 1, 2, 3), 7);
+  ASSERT_EQ(next(skips), "");
+  EXPECT_EQ(data(skips, 0, 0, 0, 0), 0);
+  LayerRig replaces(layer("ImageSegData", "batch_size: 3 on_bad_record: REPLACE"), {});
+  ASSERT_EQ(next(replaces), "");
+  for (const int n : {1, 2}) {
+    EXPECT_EQ(data(replaces, n, 0, 0, 0), 100);
+    EXPECT_EQ(label(replaces, n, 0, 0), 2);
+  }
 }
 
 TEST_F(SegmentationData, BadInputIsNamedWithItsLine) {
@@ -186,7 +204,8 @@ TEST_F(SegmentationData, BadInputIsNamedWithItsLine) {
              "layer 'it' (ImageSegData): " + folder_ +
                  "/bad:1: no label; a line is \"image label_image\": \"im0.png\"");
   EXPECT_HAS(with("\n"), "names no images");
-  EXPECT_HAS(with("\nno.png lab0.png"), "bad:2: ");
+  EXPECT_HAS(with("\nno.png lab0.png"),
+             "the record no.png (line 2) of " + folder_ + "/bad is bad: ");
   EXPECT_HAS(with("im0.png 256", "label_type: IMAGE"),
              "the label \"256\" is no whole number from 0 to 255");
   EXPECT_HAS(with("im0.png lab0.png", "ignore_label: 300"),
@@ -195,7 +214,7 @@ TEST_F(SegmentationData, BadInputIsNamedWithItsLine) {
   write(2, 2, 2);
   EXPECT_HAS(with("im0.png lab2.png"), "is 3 x 4, its labels ");
   EXPECT_HAS(refusal(layer("DenseImageData", "crop_height: 4 crop_width: 2")),
-             "the picture is 3 x 4, smaller than the crop, 4 x 2");
+             "is 3 x 4, smaller than the crop, 4 x 2");
   EXPECT_HAS(refusal(layer("ImageSegData", "", "transform_param { mean_file: 'm' }")),
              "mean_file does not go with ImageSegData");
 }

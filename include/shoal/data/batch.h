@@ -33,6 +33,10 @@ class Sample {
   std::string name;  // "K"
   // True boxes in the picture: group_label, instance_id, xmin, ymin, xmax, ymax, difficult.
   std::vector<std::array<float, 7>> boxes;
+  // The label of each pixel of size(), row by row, and how many rows and columns are the picture's,
+  // not padding.
+  std::vector<std::uint8_t> pixel_labels;
+  int rows = 0, columns = 0;
 
   const ImageSize& size() const { return size_; }
   bool in_bytes() const { return in_bytes_; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/data/image_list.h"
+#include "shoal/data/labelled_images.h"
 #include "shoal/data/prefetch.h"
 #include "shoal/data/record.h"
 #include "shoal/data/sequence.h"
@@ -47,6 +48,20 @@ struct ImageItemsOptions {
 std::unique_ptr<ItemSource> image_items(std::vector<ListedImage> images,
                                         const ImageItemsOptions& options,
                                         const SequenceOptions& sequence, Transform transform);
+
+struct SegmentationItemsOptions {
+  int crop_height = 0, crop_width = 0;  // 0 and 0: no crop
+  bool mirror = false;
+  bool pads = false;       // to the crop, at the right and below
+  bool training = false;   // the crop is anywhere, else in the middle
+  int ignore_label = 255;  // of the padding
+};
+// Pictures with a label for each pixel. Both are cropped and mirrored alike; the padding of the
+// picture is the mean, which is 0 then. `transform` has neither crop nor mirror.
+std::unique_ptr<ItemSource> segmentation_items(LabelledImages images,
+                                               const SegmentationItemsOptions& options,
+                                               const SequenceOptions& sequence,
+                                               Transform transform);
 
 struct WindowItemsOptions {
   std::string file;  // its path

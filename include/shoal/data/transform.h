@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
@@ -16,6 +17,7 @@
 namespace shoal {
 
 class Datum;
+class RandomSizes;
 class TransformationParameter;
 
 // A view of pixels: bytes or floats, channel by channel or with a pixel's channels side by side.
@@ -27,6 +29,8 @@ struct Pixels {
   bool in_bytes() const { return values.index() == 0; }
 };
 Pixels pixels_of(const Image& image);
+// Returns pixels that are bytes as a picture of their own. CHECKs that they are.
+Image image_of(const Pixels& pixels);
 
 // A Datum's pixels, decoded if it is encoded. `pixels` looks into the Datum or into `decoded`.
 struct DatumPixels {
@@ -48,12 +52,19 @@ std::string why_no_datum(const Datum& datum);
 // Source: BVLC Caffe 1.0's DataTransformer; which random numbers it draws is ours.
 class Transform {
  public:
+  // Says whether the caller brings pictures to the size that random_sizes() draws.
+  enum class Sizes { kAsStored, kDrawn };
   // Refuses (kConfig) a mean file together with mean values, force_color with force_gray, and
-  // crop_size with crop_h and crop_w, or one of these alone;
+  // crop_size with crop_h and crop_w, or one of these alone; fields of RandomSizes that are wrong,
+  // or any of them unless `sizes` is kDrawn;
   // (kData) a mean file that is missing or no BlobProto.
-  static Result<Transform> create(const TransformationParameter& param, bool training);
+  static Result<Transform> create(const TransformationParameter& param, bool training,
+                                  Sizes sizes = Sizes::kAsStored);
 
   Colour colour() const { return colour_; }
+  // Returns null, or what makes pictures of crop_size, which all others here then take: of the mean
+  // file they use the middle.
+  const RandomSizes* random_sizes() const { return random_sizes_.get(); }
   // Returns the size of what apply writes. Errors (kData): smaller than the crop, not the mean's
   // size, a wrong number of mean values.
   Result<ImageSize> output_size(const ImageSize& input) const;
@@ -80,6 +91,7 @@ class Transform {
  private:
   Transform() = default;
   Status set_crop(const TransformationParameter& param);
+  Status set_mean(const TransformationParameter& param);
   void write(const Pixels& pixels, int top, int left, const ImageCrop& crop, const ImageSize& size,
              std::span<float> out) const;
   const float* mean_row(int channel, int row) const {  // of the mean file
@@ -89,6 +101,7 @@ class Transform {
   bool mirror_ = false, training_ = false;
   int crop_height_ = 0, crop_width_ = 0;  // 0: no crop
   Colour colour_ = Colour::kAsStored;
+  std::shared_ptr<const RandomSizes> random_sizes_;
   std::string mean_path_;
   ImageSize mean_size_;
   std::vector<float> mean_;         // of a file, mean_size_

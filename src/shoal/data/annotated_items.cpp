@@ -27,18 +27,8 @@ Result<Annotated> parse_annotated(const std::string& bytes, Colour colour) {
   if (!pixels.value().pixels.in_bytes())
     return Error{Code::kData, "holds floats; pictures with boxes are bytes"};
   Annotated one;
-  if (record.datum().encoded()) {
-    one.image = std::move(pixels.value().decoded);
-  } else {
-    const ImageSize size = pixels.value().pixels.size;
-    const auto planes = std::get<0>(pixels.value().pixels.values);
-    const auto channels = static_cast<std::size_t>(size.channels);
-    const std::size_t plane = planes.size() / channels;
-    one.image = {size, std::vector<std::uint8_t>(planes.size())};
-    for (std::size_t c = 0; c < channels; ++c)
-      for (std::size_t i = 0; i < plane; ++i)
-        one.image.pixels[i * channels + c] = planes[c * plane + i];
-  }
+  one.image = record.datum().encoded() ? std::move(pixels.value().decoded)
+                                       : image_of(pixels.value().pixels);
   for (const AnnotationGroup& group : record.annotation_group())
     for (const Annotation& annotation : group.annotation()) {
       const NormalizedBBox& box = annotation.bbox();
@@ -57,7 +47,9 @@ class AnnotatedItems final : public RecordItems {
                  const AnnotatedDataParameter& annotated)
       : RecordItems(std::move(source), sequence, std::move(transform), batch_size),
         param_(param),
-        samplers_(annotated.batch_sampler().begin(), annotated.batch_sampler().end()) {}
+        annotated_(annotated),
+        samplers_(annotated.batch_sampler().begin(), annotated.batch_sampler().end()),
+        batch_size_(static_cast<std::uint64_t>(batch_size)) {}
 
   Result<ItemKind> kind(const Item& item) const override {
     Result<Annotated> one = changed(item);
@@ -71,16 +63,16 @@ class AnnotatedItems final : public RecordItems {
     Result<Annotated> one = changed(item);
     if (!one.ok()) return one.error();
     const Pixels pixels = pixels_of(one.value().image);
-    if (Status put = put_pixels(transform(), pixels, random(item), sample); !put.ok()) return put;
+    if (Status put = put_pixels(transform(), pixels, random(item.n), sample); !put.ok()) return put;
     sample.label = 0;
     sample.boxes.clear();
     std::vector<TruePart>& boxes = one.value().boxes;
-    const ImageCrop crop = transform().crop(pixels, random(item));
+    const ImageCrop crop = transform().crop(pixels, random(item.n));
     const BoxPart area = part_of(pixels.size, crop, sample.size());
     project_all(area, constraint(), boxes);
     for (TruePart& box : boxes) {
       if (crop.mirrored) box.box = {1 - box.box.xmax, box.box.ymin, 1 - box.box.xmin, box.box.ymax};
-      const BoxPart place = extrapolated(box.box, sample.size());
+      const BoxPart place = extrapolated(resize_of(item), box.box, sample.size());
       sample.boxes.push_back({box.group, box.instance, place.xmin, place.ymin, place.xmax,
                               place.ymax, box.difficult ? 1.0f : 0.0f});
     }
@@ -104,13 +96,13 @@ class AnnotatedItems final : public RecordItems {
     Result<Annotated> parsed = parse_annotated(item.bytes, transform().colour());
     if (!parsed.ok()) return parsed.error();
     Annotated one = std::move(parsed).value();
-    const std::array<std::uint32_t, 4> words = random(item);
-    Random drawn(std::uint64_t{words[0]} << 32 | words[1],
-                 std::uint64_t{words[2]} << 32 | words[3]);
+    Random drawn = generator_of(random(item.n));
+    const ResizeParameter* const resizing = resize_of(item);
     if (param_.has_distort_param()) distort(param_.distort_param(), drawn, one.image);
     if (param_.has_expand_param()) expand(drawn, one);
-    if (!samplers_.empty()) take_sample(drawn, one);
-    if (param_.has_resize_param()) resize(drawn, one);
+    if (!samplers_.empty() || jitters()) take_sample(drawn, resizing, one);
+    const bool by_chance = param_.resize_param_size() == 1 && param_.resize_param(0).has_prob();
+    if (resizing && !(by_chance && drawn.unit() >= resizing->prob())) resize(*resizing, drawn, one);
     if (param_.has_noise_param()) add_noise(param_.noise_param(), drawn, one.image);
     return one;
   }
@@ -134,8 +126,31 @@ class AnnotatedItems final : public RecordItems {
     project_all(area, constraint(), one.boxes);
   }
 
-  void take_sample(Random& drawn, Annotated& one) const {
-    const std::vector<BoxPart> parts = sample_parts(samplers_, one.boxes, drawn);
+  bool jitters() const {
+    return annotated_.yolo_data_jitter() > 0 &&
+           (annotated_.yolo_data_type() == 1 || annotated_.has_yolo_data_jitter());
+  }
+
+  // Returns how the pictures of the item's batch are resized, null: not at all. One of several is
+  // drawn for ten batches at a time.
+  const ResizeParameter* resize_of(const Item& item) const {
+    constexpr std::uint64_t kBatches = 10;
+    if (param_.resize_param_size() == 0) return nullptr;
+    if (param_.resize_param_size() == 1) return &param_.resize_param(0);
+    const std::uint64_t drawn_for = batch_size_ * kBatches;
+    float rest = generator_of(random(item.n / drawn_for * drawn_for)).fork("size").unit();
+    for (const ResizeParameter& one : param_.resize_param())
+      if (rest -= one.prob(); rest < 0) return &one;
+    return &*param_.resize_param().rbegin();
+  }
+
+  void take_sample(Random& drawn, const ResizeParameter* resizing, Annotated& one) const {
+    const bool keeps_shape =
+        resizing && resizing->resize_mode() == ResizeParameter::FIT_LARGE_SIZE_AND_PAD;
+    const std::vector<BoxPart> parts =
+        samplers_.empty()
+            ? std::vector{jittered_part(annotated_.yolo_data_jitter(), keeps_shape, drawn)}
+            : sample_parts(samplers_, one.boxes, drawn);
     if (parts.empty()) return;
     const BoxPart& part = parts[drawn.below(parts.size())];
     const auto width = static_cast<float>(one.image.size.width),
@@ -153,8 +168,7 @@ class AnnotatedItems final : public RecordItems {
   }
 
   // The bars of FIT_LARGE_SIZE_AND_PAD push the boxes together.
-  void resize(Random& drawn, Annotated& one) const {
-    const ResizeParameter& resize = param_.resize_param();
+  static void resize(const ResizeParameter& resize, Random& drawn, Annotated& one) {
     const ImageSize before = one.image.size;
     one.image = resize_by(resize, drawn, std::move(one.image));
     if (resize.resize_mode() != ResizeParameter::FIT_LARGE_SIZE_AND_PAD) return;
@@ -175,18 +189,20 @@ class AnnotatedItems final : public RecordItems {
 
   // FIT_SMALL_SIZE with height_scale and width_scale counts boxes in units of these, not of the
   // crop. Source: SSD's ExtrapolateBBox.
-  BoxPart extrapolated(const BoxPart& box, const ImageSize& size) const {
-    const ResizeParameter& resize = param_.resize_param();
-    if (!param_.has_resize_param() || resize.resize_mode() != ResizeParameter::FIT_SMALL_SIZE ||
-        !resize.height_scale() || !resize.width_scale())
+  static BoxPart extrapolated(const ResizeParameter* resize, const BoxPart& box,
+                              const ImageSize& size) {
+    if (!resize || resize->resize_mode() != ResizeParameter::FIT_SMALL_SIZE ||
+        !resize->height_scale() || !resize->width_scale())
       return box;
-    const float x = static_cast<float>(size.width) / static_cast<float>(resize.width_scale()),
-                y = static_cast<float>(size.height) / static_cast<float>(resize.height_scale());
+    const float x = static_cast<float>(size.width) / static_cast<float>(resize->width_scale()),
+                y = static_cast<float>(size.height) / static_cast<float>(resize->height_scale());
     return {box.xmin * x, box.ymin * y, box.xmax * x, box.ymax * y};
   }
 
   TransformationParameter param_;
+  AnnotatedDataParameter annotated_;
   std::vector<BatchSampler> samplers_;
+  std::uint64_t batch_size_;
 };
 
 Status check_sampler(const Sampler& sampler) {
@@ -200,6 +216,15 @@ Status check_sampler(const Sampler& sampler) {
                    "and no min is above its max")};
 }
 
+Status check_yolo(const AnnotatedDataParameter& annotated) {
+  if (annotated.yolo_data_type() != 0 && annotated.yolo_data_type() != 1)
+    return Error{Code::kConfig, str("yolo_data_type is ", annotated.yolo_data_type(),
+                                    "; it is 1 for rows of class, centre and size, or 0")};
+  if (annotated.yolo_data_jitter() >= 0 && annotated.yolo_data_jitter() < 1) return {};
+  return Error{Code::kConfig, str("yolo_data_jitter is ", annotated.yolo_data_jitter(),
+                                  "; it is a part of each side, from 0 to below 1")};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ItemSource>> annotated_items(std::unique_ptr<RecordSource> source,
@@ -208,6 +233,7 @@ Result<std::unique_ptr<ItemSource>> annotated_items(std::unique_ptr<RecordSource
                                                     const TransformationParameter& param,
                                                     const AnnotatedDataParameter& annotated) {
   if (Status checked = check_changes(param); !checked.ok()) return checked.error();
+  if (Status checked = check_yolo(annotated); !checked.ok()) return checked.error();
   for (const BatchSampler& sampler : annotated.batch_sampler())
     if (Status checked = check_sampler(sampler.sampler()); !checked.ok()) return checked.error();
   auto items = std::make_unique<AnnotatedItems>(std::move(source), sequence, std::move(transform),

@@ -54,6 +54,9 @@ void Sample::copy_from(const Sample& other) {
   label = other.label;
   name = other.name;
   boxes = other.boxes;
+  pixel_labels = other.pixel_labels;
+  rows = other.rows;
+  columns = other.columns;
   crop_ = other.crop_;
   place(other.size_, other.in_bytes_);
   std::ranges::copy(other.data_, data_.begin());

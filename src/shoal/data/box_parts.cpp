@@ -110,4 +110,14 @@ std::vector<BoxPart> sample_parts(std::span<const BatchSampler> samplers,
   return found;
 }
 
+BoxPart jittered_part(float jitter, bool keeps_shape, Random& random) {
+  const float kind = random.unit();
+  if (kind < 0.2f) return {};
+  const float most = kind < 0.4f ? jitter / 2 : jitter;
+  const float width = random.uniform(1 - most, 1),
+              height = keeps_shape ? width : random.uniform(1 - most, 1);
+  const float x = random.uniform(0, 1 - width), y = random.uniform(0, 1 - height);
+  return {x, y, x + width, y + height};
+}
+
 }  // namespace shoal

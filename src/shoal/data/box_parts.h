@@ -44,4 +44,9 @@ void project_all(const BoxPart& area, const EmitConstraint* constraint,
 std::vector<BoxPart> sample_parts(std::span<const BatchSampler> samplers,
                                   const std::vector<TruePart>& boxes, Random& random);
 
+// Returns the whole picture once in five times, and in three of them a part somewhere in it whose
+// sides lack up to `jitter` of the picture's; in the fifth up to half as much. keeps_shape: both
+// sides lack the same. Source: MobileNet-YOLO's GenerateJitterSamples.
+BoxPart jittered_part(float jitter, bool keeps_shape, Random& random);
+
 }  // namespace shoal

@@ -146,8 +146,25 @@ Status check_resize(const ResizeParameter& param) {
                       "resize_param has no height and width; give both");
       !s.ok())
     return s;
+  if (Status s = must(param.prob() >= 0 && param.prob() <= 1,
+                      str("prob of resize_param is ", param.prob(), "; it is from 0 to 1"));
+      !s.ok())
+    return s;
   return must(param.pad_value_size() < 2 || param.pad_value_size() > 2,
               "resize_param has 2 pad_value; give one, or one a channel");
+}
+
+// Several are for batches, one each: their chances are those of a draw among them.
+Status check_sizes(const TransformationParameter& param) {
+  float sum = 0;
+  for (const ResizeParameter& one : param.resize_param()) {
+    if (Status s = check_resize(one); !s.ok()) return s;
+    sum += one.prob();
+  }
+  constexpr float kNear = 0.01f;
+  return must(param.resize_param_size() < 2 || std::fabs(sum - 1) < kNear,
+              str("the prob of ", param.resize_param_size(), " resize_param add up to ", sum,
+                  "; one of them is drawn, so they add up to 1"));
 }
 
 Status check_distortion(const DistortionParameter& param) {
@@ -163,8 +180,7 @@ Status check_distortion(const DistortionParameter& param) {
 
 Status check_changes(const TransformationParameter& param) {
   const NoiseParameter& noise = param.noise_param();
-  if (param.has_resize_param())
-    if (Status s = check_resize(param.resize_param()); !s.ok()) return s;
+  if (Status s = check_sizes(param); !s.ok()) return s;
   if (Status s = check_distortion(param.distort_param()); !s.ok()) return s;
   if (Status s = must(!noise.convert_to_lab(),
                       "noise_param: convert_to_lab makes floats of the picture, which is not done "
@@ -220,7 +236,6 @@ void add_noise(const NoiseParameter& param, Random& random, Image& image) {
 }
 
 Image resize_by(const ResizeParameter& param, Random& random, Image image) {
-  if (param.has_prob() && !by_chance(param.prob(), random)) return image;
   cv::setNumThreads(0);
   int height = static_cast<int>(param.height()), width = static_cast<int>(param.width());
   const float aspect = static_cast<float>(image.size.width) / static_cast<float>(image.size.height);

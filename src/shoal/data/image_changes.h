@@ -27,7 +27,7 @@ void add_noise(const NoiseParameter& param, Random& random, Image& image);
 
 // Returns the picture in its new size: WARP to height x width; FIT_SMALL_SIZE: the smaller side to
 // fit, the other as the picture has it; FIT_LARGE_SIZE_AND_PAD: the larger side to fit, bars beside
-// the other. One of interp_mode is drawn. If `prob` is given, by chance.
+// the other. One of interp_mode is drawn; `prob` is the caller's to heed.
 Image resize_by(const ResizeParameter& param, Random& random, Image image);
 
 // Returns the part of a picture, whole pixels of it, as a picture of its own.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/data/random_sizes.h"
 #include "shoal/data/record_items.h"
 #include "shoal/proto/blob.pb.h"
 
@@ -19,10 +20,8 @@ void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_siz
                  << " records: each batch holds some of them more than once";
 }
 
-}  // namespace
-
-Status put_pixels(const Transform& transform, const Pixels& pixels,
-                  const std::array<std::uint32_t, 4>& random, Sample& sample) {
+Status put(const Transform& transform, const Pixels& pixels,
+           const std::array<std::uint32_t, 4>& random, Sample& sample) {
   Result<ImageSize> size = transform.output_size(pixels.size);
   if (!size.ok()) return size.error();
   if (!sample.wants_bytes() || !pixels.in_bytes()) {
@@ -32,6 +31,23 @@ Status put_pixels(const Transform& transform, const Pixels& pixels,
   const ImageCrop crop = transform.crop(pixels, random);
   transform.cut(pixels, crop, sample.resize(size.value(), crop));
   return {};
+}
+
+}  // namespace
+
+Random generator_of(const std::array<std::uint32_t, 4>& words) {
+  return Random(std::uint64_t{words[0]} << 32 | words[1], std::uint64_t{words[2]} << 32 | words[3]);
+}
+
+Status put_pixels(const Transform& transform, const Pixels& pixels,
+                  const std::array<std::uint32_t, 4>& random, Sample& sample) {
+  if (!transform.random_sizes()) return put(transform, pixels, random, sample);
+  if (!pixels.in_bytes())
+    return Error{Code::kData, "holds floats; sizes are drawn for pictures of bytes alone"};
+  const Result<Image> sized =
+      transform.random_sizes()->apply(image_of(pixels), generator_of(random));
+  if (!sized.ok()) return sized.error();
+  return put(transform, pixels_of(sized.value()), random, sample);
 }
 
 RecordItems::RecordItems(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence,

@@ -6,12 +6,16 @@
 #include <memory>
 #include <string>
 
+#include "shoal/base/random.h"
 #include "shoal/data/item_source.h"
 #include "shoal/data/record.h"
 #include "shoal/data/sequence.h"
 #include "shoal/data/transform.h"
 
 namespace shoal {
+
+// Returns a generator of an item's own numbers, made of its random words.
+Random generator_of(const std::array<std::uint32_t, 4>& words);
 
 // Gives the sample its size and its numbers, or bytes if the batch wants such.
 Status put_pixels(const Transform& transform, const Pixels& pixels,
@@ -31,7 +35,7 @@ class RecordItems : public ItemSource {
 
  protected:
   const Transform& transform() const { return transform_; }
-  std::array<std::uint32_t, 4> random(const Item& item) const { return sequence_.random(item.n); }
+  std::array<std::uint32_t, 4> random(std::uint64_t n) const { return sequence_.random(n); }
 
  private:
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();

@@ -8,6 +8,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/data/random_sizes.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/layers.pb.h"
 
@@ -60,6 +61,18 @@ Error mean_error(const std::string& path, const std::string& what) {
 
 Pixels pixels_of(const Image& image) {
   return {image.size, true, std::span<const std::uint8_t>(image.pixels)};
+}
+
+Image image_of(const Pixels& pixels) {
+  CHECK(pixels.in_bytes());
+  const std::span<const std::uint8_t> from = std::get<0>(pixels.values);
+  Image image{pixels.size, {from.begin(), from.end()}};
+  if (pixels.side_by_side) return image;
+  const auto channels = static_cast<std::size_t>(pixels.size.channels);
+  const std::size_t plane = from.size() / channels;
+  for (std::size_t c = 0; c < channels; ++c)
+    for (std::size_t i = 0; i < plane; ++i) image.pixels[i * channels + c] = from[c * plane + i];
+  return image;
 }
 
 // An AnnotatedDatum holds a Datum as its field 1, which in a Datum is the number of channels.
@@ -140,7 +153,8 @@ Result<MeanImage> read_mean_file(const std::string& path) {
   return mean;
 }
 
-Result<Transform> Transform::create(const TransformationParameter& param, bool training) {
+Result<Transform> Transform::create(const TransformationParameter& param, bool training,
+                                    Sizes sizes) {
   Transform made;
   made.scale_ = param.scale();
   made.mirror_ = param.mirror();
@@ -151,15 +165,43 @@ Result<Transform> Transform::create(const TransformationParameter& param, bool t
     return Error{Code::kConfig, "force_color and force_gray are both set; choose one"};
   if (param.force_color()) made.colour_ = Colour::kColour;
   if (param.force_gray()) made.colour_ = Colour::kGrey;
-  if (!param.has_mean_file()) return made;
+  if (const std::string field = RandomSizes::first_field(param);
+      sizes == Sizes::kAsStored && !field.empty())
+    return Error{Code::kConfig, str("transform_param has ", field,
+                                    ", which Data and ImageData layers alone follow; leave it "
+                                    "out")};
+  Result<std::shared_ptr<const RandomSizes>> drawn = RandomSizes::create(param, training);
+  if (!drawn.ok()) return drawn.error();
+  made.random_sizes_ = std::move(drawn).value();
+  if (Status mean = made.set_mean(param); !mean.ok()) return mean.error();
+  return made;
+}
+
+Status Transform::set_mean(const TransformationParameter& param) {
+  if (!param.has_mean_file()) return {};
   if (param.mean_value_size() > 0)
     return Error{Code::kConfig, "mean_file and mean_value are both set; choose one"};
   Result<MeanImage> mean = read_mean_file(param.mean_file());
   if (!mean.ok()) return mean.error();
-  made.mean_path_ = param.mean_file();
-  made.mean_size_ = mean.value().size;
-  made.mean_ = std::move(mean.value().values);
-  return made;
+  mean_path_ = param.mean_file();
+  mean_size_ = mean.value().size;
+  mean_ = std::move(mean.value().values);
+  if (!random_sizes_) return {};
+  const ImageSize whole = mean_size_;
+  const int rows = whole.height - crop_height_, columns = whole.width - crop_width_;
+  if (rows < 0 || columns < 0)
+    return mean_error(mean_path_,
+                      str("is ", to_string(whole), ", smaller than crop_size ", crop_height_));
+  mean_size_ = {whole.channels, crop_height_, crop_width_};
+  std::vector<float> middle;
+  for (int c = 0; c < whole.channels; ++c)
+    for (int y = 0; y < crop_height_; ++y) {
+      const std::ptrdiff_t row = std::ptrdiff_t{c} * whole.height + rows / 2 + y;
+      const auto from = mean_.begin() + row * whole.width + columns / 2;
+      middle.insert(middle.end(), from, from + crop_width_);
+    }
+  mean_ = std::move(middle);
+  return {};
 }
 
 Status Transform::set_crop(const TransformationParameter& param) {
@@ -180,7 +222,9 @@ Status Transform::set_crop(const TransformationParameter& param) {
   return {};
 }
 
-Result<ImageSize> Transform::output_size(const ImageSize& input) const {
+Result<ImageSize> Transform::output_size(const ImageSize& stored) const {
+  const ImageSize input =
+      random_sizes_ ? ImageSize{stored.channels, crop_height_, crop_width_} : stored;
   if (!mean_.empty() && mean_size_ != input)
     return Error{Code::kData, str("is ", to_string(input), "; the mean file ", mean_path_, " is ",
                                   to_string(mean_size_),

@@ -15,6 +15,8 @@ class Data final : public RecordLayer {
   using RecordLayer::RecordLayer;
 
  protected:
+  Transform::Sizes sizes() const override { return Transform::Sizes::kDrawn; }
+
   std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions& sequence,
                                    Transform transform) override {
     Result<std::unique_ptr<ItemSource>> items =

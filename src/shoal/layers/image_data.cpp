@@ -19,6 +19,8 @@ class ImageData final : public PrefetchingLayer {
   }
 
  protected:
+  Transform::Sizes sizes() const override { return Transform::Sizes::kDrawn; }
+
   Feed feed() const override {
     const ImageDataParameter& data = param().image_data_param();
     if ((data.new_height() == 0) != (data.new_width() == 0))

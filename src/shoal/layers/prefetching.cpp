@@ -1,4 +1,4 @@
-// Implements what Data, ImageData and WindowData share: batches made ahead, parts, and saved
+// Implements what layers of records and pictures share: batches made ahead, parts, and saved
 // positions.
 #include "shoal/layers/prefetching.h"
 
@@ -15,16 +15,6 @@ namespace {
 
 constexpr std::uint64_t kLabelsChecked = 1000;
 constexpr std::int64_t kMostAhead = 1024;
-
-constexpr std::int64_t kBoxNumbers = 8;  // item, and what Sample::boxes has
-
-// Returns the shape of the top of boxes.
-Shape box_shape(const Batch* batch) {
-  std::int64_t rows = 0;
-  if (batch)
-    for (const Sample& sample : batch->samples) rows += std::ssize(sample.boxes);
-  return Shape{1, 1, std::max<std::int64_t>(rows, 1), kBoxNumbers};
-}
 
 // Makes the tensor, and all that share its bytes, look at `memory`.
 void show(const std::shared_ptr<Memory>& memory, Tensor& tensor) {
@@ -47,7 +37,7 @@ OnBadRecord PrefetchingLayer::on_bad(int policy) const {
 void PrefetchingLayer::refuse_changes() const {
   const TransformationParameter transform = transformation();
   const std::pair<bool, const char*> changes[] = {
-      {transform.has_resize_param(), "resize_param"},
+      {transform.resize_param_size() > 0, "resize_param"},
       {transform.has_noise_param(), "noise_param"},
       {transform.has_distort_param(), "distort_param"},
       {transform.has_expand_param(), "expand_param"},
@@ -59,8 +49,8 @@ void PrefetchingLayer::refuse_changes() const {
 }
 
 void PrefetchingLayer::open_items() {
-  if (!has_boxes()) refuse_changes();
-  Result<Transform> transform = Transform::create(transformation(), training());
+  if (!changes_pictures()) refuse_changes();
+  Result<Transform> transform = Transform::create(transformation(), training(), sizes());
   if (!transform.ok())
     throw config_error(transform.error().code, param(), transform.error().message,
                        beside(transformation().mean_file(),
@@ -80,8 +70,7 @@ void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   if (!kind.ok()) throw config_error(kind.error().code, param(), kind.error().message);
   choose_form(ctx, kind.value());
   if (feed_.threads == 0) feed_.threads = default_decode_threads(kind.value().picture);
-  reshape_data(*tops[0], kind.value().size);
-  if (tops.size() > 1) tops[1]->reshape(has_boxes() ? box_shape(nullptr) : Shape{feed_.batch_size});
+  reshape(tops, kind.value().size, nullptr);
 }
 
 // The first record speaks for all: a batch with a record that is no bytes goes as numbers.
@@ -98,9 +87,11 @@ void PrefetchingLayer::choose_form(const Context& ctx, const ItemKind& kind) {
   if (!why.empty()) transform_.refused.push_back({"device", why});
 }
 
-void PrefetchingLayer::reshape_data(Blob& top, const ImageSize& size) const {
+void PrefetchingLayer::reshape(Tops tops, const ImageSize& size, const Batch* batch) const {
   try {
-    top.reshape(Shape{feed_.batch_size, size.channels, size.height, size.width});
+    tops[0]->reshape(Shape{feed_.batch_size, size.channels, size.height, size.width});
+    for (std::size_t i = 1; i < tops.size(); ++i)
+      tops[i]->reshape(makes_tops() ? top_shape(i, size, batch) : Shape{feed_.batch_size});
   } catch (const ConfigError& error) {
     throw config_error(param(), error.what());
   }
@@ -129,46 +120,39 @@ bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
     ctx.fail(taken.error());
     return false;
   }
-  const Shape before = tops[0]->shape(), boxes_before = tops.back()->shape();
+  std::vector<Shape> before;
+  for (const Blob* top : tops) before.push_back(top->shape());
   try {
-    reshape_data(*tops[0], taken_.batch->size());
+    reshape(tops, taken_.batch->size(), taken_.batch);
   } catch (const ConfigError& error) {
     ctx.fail(error.error());
   }
-  if (tops.size() > 1 && has_boxes()) tops[1]->reshape(box_shape(taken_.batch));
-  return tops[0]->shape() != before || (has_boxes() && tops.back()->shape() != boxes_before);
+  return !std::ranges::equal(before, tops, {}, {}, &Blob::shape);
 }
 
 void PrefetchingLayer::forward(Context& ctx, Bottoms, Tops tops) {
   CHECK(taken_.batch != nullptr) << "layer '" << name() << "' was run without follow_input";
   place_.use_until(taken_.batch->end);
   taken_.block ? transform(ctx, tops) : show_numbers(tops);
-  if (tops.size() > 1 && has_boxes()) return put_boxes(tops[1]->data);
+  if (makes_tops()) {
+    for (std::size_t i = 1; i < tops.size(); ++i)
+      put_top(i, *taken_.batch, tops[i]->data.host_out());
+    return;
+  }
   if (tops.size() > 1 && training() && !feed_.shuffle && labels_seen_ < kLabelsChecked)
     look_for_order(*taken_.batch);
 }
 
-void PrefetchingLayer::put_boxes(Tensor& top) const {
-  const std::span<float> out = top.host_out();
-  std::ranges::fill(out, -1.0f);
-  std::size_t at = 0;
-  for (std::size_t item = 0; item < taken_.batch->samples.size(); ++item)
-    for (const auto& box : taken_.batch->samples[item].boxes) {
-      out[at++] = static_cast<float>(item);
-      for (const float number : box) out[at++] = number;
-    }
-}
-
 void PrefetchingLayer::show_numbers(Tops tops) {
   show(taken_.batch->numbers(), tops[0]->data);
-  if (tops.size() > 1 && !has_boxes()) show(taken_.batch->labels(), tops[1]->data);
+  if (tops.size() > 1 && !makes_tops()) show(taken_.batch->labels(), tops[1]->data);
 }
 
 void PrefetchingLayer::transform(Context& ctx, Tops tops) {
   const ByteImages images = taken_.batch->images();
   tops[0]->data.storage()->unbind();  // from a batch of numbers before
   ops::transform_images(ctx, images, taken_.block, mean_, scale_, tops[0]->data);
-  if (tops.size() > 1 && !has_boxes())
+  if (tops.size() > 1 && !makes_tops())
     tops[1]->data.storage()->bind_copies(taken_.batch->block(), images.labels_at(), taken_.block,
                                          images.labels_at());
 }

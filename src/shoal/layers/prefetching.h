@@ -1,8 +1,9 @@
-// Base class of Data, ImageData and WindowData: takes batches that were made ahead, each with its
-// own size, of the net's share of the records; saves position and seed as its state.
+// Base class of the layers that read records and pictures: takes batches that were made ahead, each
+// with its own size, of the net's share of the records; saves position and seed as its state.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "shoal/data/batch_copies.h"
@@ -15,8 +16,7 @@
 namespace shoal {
 
 // top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N); or, with
-// has_boxes, (1, 1, G, 8): a row for each box of each item, in order: item, group_label,
-// instance_id, xmin, ymin, xmax, ymax, difficult; a row of -1 if there are none
+// makes_tops, what put_top makes, of it and of further ones
 // All records of a batch have one size; the next batch may have another. follow_input takes the
 // batch; forward lets the tops look at its memory, which is theirs until the next batch is taken,
 // also to be written in place. On a device with memory of its own, pixels that are bytes are copied
@@ -56,8 +56,15 @@ class PrefetchingLayer : public Layer {
   virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&,
                                            Transform) = 0;
   virtual TransformationParameter transformation() const;
-  // Returns whether top[1] holds the samples' boxes, not their labels.
-  virtual bool has_boxes() const { return false; }
+  // Returns whether put_top makes the tops behind the first; else top[1] has the labels.
+  virtual bool makes_tops() const { return false; }
+  // Returns the shape of top `top`, of a batch of pictures of this size; null: of the first one.
+  virtual Shape top_shape(std::size_t, const ImageSize&, const Batch*) const { return {}; }
+  virtual void put_top(std::size_t, const Batch&, std::span<float>) const {}
+  // Returns whether SSD's changes of pictures are followed.
+  virtual bool changes_pictures() const { return false; }
+  // Returns whether the items come to the size that the transform's random_sizes() draw.
+  virtual Transform::Sizes sizes() const { return Transform::Sizes::kAsStored; }
   OnBadRecord on_bad(int policy) const;  // a DataParameter_BadRecord
 
  private:
@@ -67,10 +74,9 @@ class PrefetchingLayer : public Layer {
   void start(const Device& device, std::size_t least_bytes);
   void show_numbers(Tops tops);
   void transform(Context& ctx, Tops tops);
-  void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError
+  void reshape(Tops tops, const ImageSize& size, const Batch* batch) const;  // throws ConfigError
   void look_for_order(const Batch& batch);
   void refuse_changes() const;  // throws ConfigError
-  void put_boxes(Tensor& top) const;
   Feed feed_;
   SourcePlace place_;
   std::unique_ptr<ItemSource> items_;

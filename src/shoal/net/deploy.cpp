@@ -79,8 +79,10 @@ Dims record_dims(const LayerParameter& layer) {
   std::int64_t height = transform.crop_size(), width = height;
   if (height == 0) {
     const bool crops = transform.crop_h() > 0;
-    height = crops ? transform.crop_h() : transform.resize_param().height();
-    width = crops ? transform.crop_w() : transform.resize_param().width();
+    const ResizeParameter resize =
+        transform.resize_param_size() ? transform.resize_param(0) : ResizeParameter();
+    height = crops ? transform.crop_h() : resize.height();
+    width = crops ? transform.crop_w() : resize.width();
   }
   if (height == 0 && layer.type() == "ImageData") {
     height = layer.image_data_param().new_height();

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "shoal/data/image.h"
-#include "shoal/proto/layers.pb.h"
 
 namespace shoal {
 
@@ -19,21 +18,21 @@ struct LabelledImagesOptions {
   std::string root;  // put before each path
   bool colour = true;
   int height = 0, width = 0;  // to resize to, or 0 and 0
-  // A line is "image label_image" (PIXEL), "image label", a number for all pixels (IMAGE), or
-  // "image" (NONE).
-  ImageDataParameter::LabelType labels = ImageDataParameter::PIXEL;
+  // A line is "image label_image", "image label", a number for all pixels, or "image".
+  enum class Labels { kPicture, kNumber, kNone };
+  Labels labels = Labels::kPicture;
   int ignore_label = 255;  // of the pixels where there are no labels
 };
 
 // Labels are 0 to 255; pictures of labels are read as grey, and resized to the nearest pixel.
-// Errors (kData) name the list and the line.
+// Errors (kData): of open with the list and the line; of read without.
 class LabelledImages {
  public:
   static Result<LabelledImages> open(const LabelledImagesOptions& options);
+  const std::string& list() const { return options_.list; }
   std::size_t count() const { return lines_.size(); }
   Result<LabelledImage> read(std::size_t record) const;
-  std::string at(std::size_t record) const;    // "list:line: "
-  std::string name(std::size_t record) const;  // "image (line 3) of list"
+  std::string name(std::size_t record) const;  // "image (line 3)"
 
  private:
   struct Line {

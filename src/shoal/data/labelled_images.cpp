@@ -1,5 +1,5 @@
 // Implements the reading of pictures with a label for each pixel.
-#include "shoal/layers/labelled_images.h"
+#include "shoal/data/labelled_images.h"
 
 #include <charconv>
 #include <string_view>
@@ -10,6 +10,7 @@
 namespace shoal {
 namespace {
 
+using Labels = LabelledImagesOptions::Labels;
 constexpr const char* kBlanks = " \t\r";
 
 // Labels have no values in between: each is that of the nearest pixel up and left.
@@ -23,6 +24,8 @@ Image resized_labels(const Image& labels, int height, int width) {
   return out;
 }
 
+Error bad(const Error& why) { return Error{why.code, str("is bad: ", why.message)}; }
+
 Image one_label(int label, const ImageSize& size) {
   const std::size_t count =
       static_cast<std::size_t>(size.height) * static_cast<std::size_t>(size.width);
@@ -32,12 +35,8 @@ Image one_label(int label, const ImageSize& size) {
 
 }  // namespace
 
-std::string LabelledImages::at(std::size_t record) const {
-  return str(options_.list, ":", lines_[record].number, ": ");
-}
-
 std::string LabelledImages::name(std::size_t record) const {
-  return str(lines_[record].image, " (line ", lines_[record].number, ") of ", options_.list);
+  return str(lines_[record].image, " (line ", lines_[record].number, ")");
 }
 
 Result<LabelledImages> LabelledImages::open(const LabelledImagesOptions& options) {
@@ -59,16 +58,15 @@ Status LabelledImages::add(std::string_view line, std::uint64_t number) {
   const std::size_t begin = line.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
   line = line.substr(begin, line.find_last_not_of(kBlanks) + 1 - begin);
-  if (options_.labels == ImageDataParameter::NONE) {
+  if (options_.labels == Labels::kNone) {
     lines_.push_back({std::string(line), "", number});
     return {};
   }
   const std::size_t blank = line.find_last_of(kBlanks);
   if (blank == std::string_view::npos)
-    return Error{Code::kData,
-                 str(options_.list, ":", number, ": no label; a line is \"image ",
-                     options_.labels == ImageDataParameter::IMAGE ? "label" : "label_image",
-                     "\": \"", line.substr(0, 120), "\"")};
+    return Error{Code::kData, str(options_.list, ":", number, ": no label; a line is \"image ",
+                                  options_.labels == Labels::kNumber ? "label" : "label_image",
+                                  "\": \"", line.substr(0, 120), "\"")};
   const std::string_view image = line.substr(0, line.find_last_not_of(kBlanks, blank) + 1);
   lines_.push_back({std::string(image), std::string(line.substr(blank + 1)), number});
   return {};
@@ -79,22 +77,21 @@ Result<LabelledImage> LabelledImages::read(std::size_t record) const {
   const Colour colour = options_.colour ? Colour::kColour : Colour::kGrey;
   Result<Image> image =
       read_image(options_.root + line.image, colour, options_.height, options_.width);
-  if (!image.ok()) return Error{image.error().code, at(record) + image.error().message};
+  if (!image.ok()) return bad(image.error());
   const ImageSize& size = image.value().size;
   Result<Image> labels = read_labels(line, size);
-  if (!labels.ok()) return Error{labels.error().code, at(record) + labels.error().message};
+  if (!labels.ok()) return bad(labels.error());
   const ImageSize& of_labels = labels.value().size;
   if (of_labels.height != size.height || of_labels.width != size.width)
-    return Error{Code::kData,
-                 str(at(record), "the picture ", options_.root, line.image, " is ", size.height,
-                     " x ", size.width, ", its labels ", options_.root, line.label, " ",
-                     of_labels.height, " x ", of_labels.width, "; they must be of one size")};
+    return Error{Code::kData, str("is ", size.height, " x ", size.width, ", its labels ",
+                                  options_.root, line.label, " ", of_labels.height, " x ",
+                                  of_labels.width, "; they must be of one size")};
   return LabelledImage{std::move(image).value(), std::move(labels).value()};
 }
 
 Result<Image> LabelledImages::read_labels(const Line& line, const ImageSize& size) const {
-  if (options_.labels == ImageDataParameter::NONE) return one_label(options_.ignore_label, size);
-  if (options_.labels == ImageDataParameter::PIXEL) {
+  if (options_.labels == Labels::kNone) return one_label(options_.ignore_label, size);
+  if (options_.labels == Labels::kPicture) {
     Result<Image> labels = read_image(options_.root + line.label, Colour::kGrey, 0, 0);
     if (!labels.ok() || options_.height == 0) return labels;
     return resized_labels(labels.value(), options_.height, options_.width);
