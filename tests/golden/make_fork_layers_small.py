@@ -475,6 +475,49 @@ def center_loss(r):
     return layer
 
 
+@case
+def focal_loss_linear(r):
+    return Layer('FocalLoss', 'focal_loss_param { type: LINEAR beta: 3 }', [r.normal(size=(4, 3)), labels(r, 3, (4,))],
+                 class_loss(focal(0.25, 2.0), lambda n: n), no_gradient=[1], loss=1.0)
+
+
+# ---- three axes
+
+def pooled3d(x, depth, side, depth_stride, side_stride, pad, reduce):
+    """Each window on its own: its numbers, and its size where it is clipped to the padded frames."""
+    out = lambda size, kernel, stride, p: -(-(size + 2 * p - kernel) // stride) + 1
+    n, c, length, h, w = x.shape
+    y = np.zeros((n, c, out(length, depth, depth_stride, 0), out(h, side, side_stride, pad), out(w, side, side_stride, pad)))
+    for at in np.ndindex(y.shape):
+        begins = [at[2] * depth_stride, at[3] * side_stride - pad, at[4] * side_stride - pad]
+        ends = [min(begins[0] + depth, length), min(begins[1] + side, h + pad), min(begins[2] + side, w + pad)]
+        area = np.prod([e - b for b, e in zip(begins, ends)])
+        window = x[at[0], at[1]][tuple(slice(max(b, 0), max(e, 0)) for b, e in zip(begins, ends))]
+        y[at] = reduce(window, area)
+    return y
+
+
+def pooling3d(r, shape, fields, sizes, method):
+    reduce = (lambda window, _: window.max()) if method == 'MAX' else (lambda window, area: window.sum() / area)
+    return Layer('Pooling3D', 'pooling_param { pool: %s %s }' % (method, fields), [r.normal(size=shape)],
+                 lambda b, _: [pooled3d(b[0], *sizes, reduce)])
+
+
+@case
+def pooling3d_max(r):
+    return pooling3d(r, (2, 2, 5, 4, 6), 'kernel_size: 2 kernel_depth: 3 stride: 2 temporal_stride: 2', (3, 2, 2, 2, 0), 'MAX')
+
+
+@case
+def pooling3d_max_frames(r):
+    return pooling3d(r, (1, 3, 3, 5, 4), 'kernel_size: 3 kernel_depth: 1 stride: 2', (1, 3, 1, 2, 0), 'MAX')
+
+
+@case
+def pooling3d_mean_padded(r):
+    return pooling3d(r, (2, 2, 4, 4, 5), 'kernel_size: 3 kernel_depth: 3 stride: 2 temporal_stride: 2 pad: 1', (3, 3, 2, 2, 1), 'AVE')
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / 'forks')
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,22 +9,10 @@
 #include "shoal/proto/layers.pb.h"
 #include "support/expect.h"
 #include "support/layer_rig.h"
+#include "support/refused.h"
 
 namespace shoal::test::fork_layers_test {
 namespace {
-
-LayerParameter layer(const std::string& type, std::size_t bottoms, const std::string& rest) {
-  std::string text = str("layer { name: 'it' type: '", type, "' ");
-  for (std::size_t i = 0; i < bottoms; ++i) text += str("bottom: 'b", i, "' ");
-  return parse_layer(text + "top: 't' " + rest + " }");
-}
-
-struct Refused {
-  std::string type;
-  std::vector<Shape> bottoms;
-  std::string rest;
-  std::string words;  // after "layer 'it' (Type): "
-};
 
 const Refused kRefused[] = {
     {"Axpy",
@@ -62,10 +50,6 @@ const Refused kRefused[] = {
      {{2, 3, 4, 4}},
      "convolution_param { num_output: 3 group: 1 kernel_size: 1 }",
      "group is 1; a ConvolutionDepthwise has one group"},
-    {"FocalLoss",
-     {{2, 3}, {2}},
-     "focal_loss_param { type: LINEAR }",
-     "type LINEAR is not built; ORIGIN is the loss of the paper"},
     {"FocalLoss",
      {{2, 3}, {2}},
      "focal_loss_param { gamma: -1 }",
@@ -123,6 +107,34 @@ const Refused kRefused[] = {
      {{2, 3}, {2}},
      "loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 0 }",
      "pre_fixed_normalizer is 0; the loss is divided by it, so it must be above 0"},
+    {"Pooling3D",
+     {{1, 2, 4, 4}},
+     "pooling_param { kernel_size: 2 kernel_depth: 2 }",
+     "the bottom must have 5 axes (N, C, L, H, W), not 1 2 4 4 (32)"},
+    {"Pooling3D",
+     {{1, 2, 3, 4, 4}},
+     "pooling_param { kernel_size: 2 }",
+     "pooling_param needs kernel_size and kernel_depth, both above 0"},
+    {"Pooling3D",
+     {{1, 2, 3, 4, 4}},
+     "pooling_param { kernel_size: 2 kernel_depth: 4 }",
+     "kernel 4 is larger than the input on axis 2, 3; bottom: 1 2 3 4 4 (96)"},
+    {"Pooling3D",
+     {{1, 2, 3, 4, 4}},
+     "pooling_param { kernel_size: 3 kernel_depth: 1 pad: 1 }",
+     "pad is for pool: AVE"},
+    {"Pooling3D",
+     {{1, 2, 3, 4, 4}},
+     "pooling_param { pool: STOCHASTIC kernel_size: 3 kernel_depth: 1 }",
+     "pool: STOCHASTIC is for Pooling; here it is MAX or AVE"},
+    {"Pooling3D",
+     {{1, 2, 3, 4, 4}},
+     "pooling_param { kernel_size: 3 kernel_depth: 1 temporal_stride: 0 }",
+     "stride and temporal_stride must be 1 or more"},
+    {"Pooling3D",
+     {{1, 2, 3, 4, 4}},
+     "pooling_param { kernel_h: 3 kernel_size: 1 kernel_depth: 1 }",
+     "takes kernel_size, kernel_depth, stride, temporal_stride and pad here"},
     {"Upsample",
      {{2, 3, 4, 4}},
      "upsample_param { scale: 2 pad_out_h: true }",
@@ -144,20 +156,11 @@ const Refused kRefused[] = {
     {"Upsample", {{2, 3}}, "upsample_param { scale: 2 }", "bottom 'b0' must have 4 axes"},
 };
 
-TEST(ForkLayers, BadInputIsRefusedInTheseWords) {
-  for (const Refused& c : kRefused) {
-    std::string words = "nothing was refused";
-    try {
-      LayerRig rig(layer(c.type, c.bottoms.size(), c.rest), c.bottoms);
-    } catch (const ConfigError& error) {
-      words = error.what();
-    }
-    EXPECT_HAS(words, str("layer 'it' (", c.type, "): ", c.words));
-  }
-}
+TEST(ForkLayers, BadInputIsRefusedInTheseWords) { expect_refused(kRefused); }
 
 TEST(ForkLayers, AMaskOutsideTheTopEndsThePass) {
-  LayerRig rig(layer("Upsample", 2, "upsample_param { scale: 2 }"), {{1, 1, 1, 2}, {1, 1, 1, 2}});
+  LayerRig rig(layer_with("Upsample", 2, "upsample_param { scale: 2 }"),
+               {{1, 1, 1, 2}, {1, 1, 1, 2}});
   Blob *bottoms[] = {&rig.bottom(0), &rig.bottom(1)}, *tops[] = {&rig.top(0)};
   put({1, 2}, rig.bottom(0).data);
   for (const Numbers& mask : {Numbers{0, 8}, Numbers{-1, 7}, Numbers{std::nanf(""), 7}}) {
@@ -175,7 +178,8 @@ TEST(ForkLayers, AMaskOutsideTheTopEndsThePass) {
 }
 
 TEST(ForkLayers, OfTwoNumbersWithOnePlaceTheLastStays) {
-  LayerRig rig(layer("Upsample", 2, "upsample_param { scale: 1 }"), {{1, 1, 1, 3}, {1, 1, 1, 3}});
+  LayerRig rig(layer_with("Upsample", 2, "upsample_param { scale: 1 }"),
+               {{1, 1, 1, 3}, {1, 1, 1, 3}});
   rig.input(0) = {5, 6, 7};
   rig.input(1) = {1, 1, 0};
   rig.forward();
@@ -184,7 +188,7 @@ TEST(ForkLayers, OfTwoNumbersWithOnePlaceTheLastStays) {
 
 TEST(ForkLayers, FieldsTellWhetherABatchNormHasItsOwnScale) {
   const auto params = [](const std::string& fields) {
-    return LayerRig(layer("BatchNorm", 1, "batch_norm_param { " + fields + " }"), {{2, 1}})
+    return LayerRig(layer_with("BatchNorm", 1, "batch_norm_param { " + fields + " }"), {{2, 1}})
         .params();
   };
   EXPECT_EQ(params("eps: 0.1"), 3);
@@ -197,9 +201,9 @@ TEST(ForkLayers, FieldsTellWhetherABatchNormHasItsOwnScale) {
 
 TEST(ForkLayers, ADepthwiseConvolutionHasTheGroupsThatAreGiven) {
   const auto top = [](const std::string& fields) {
-    LayerRig rig(
-        layer("DepthwiseConvolution", 1, "convolution_param { kernel_size: 1 " + fields + " }"),
-        {{2, 4, 3, 3}});
+    LayerRig rig(layer_with("DepthwiseConvolution", 1,
+                            "convolution_param { kernel_size: 1 " + fields + " }"),
+                 {{2, 4, 3, 3}});
     rig.forward();
     return rig.top(0).shape().str();
   };
@@ -210,7 +214,7 @@ TEST(ForkLayers, ADepthwiseConvolutionHasTheGroupsThatAreGiven) {
 
 TEST(ForkLayers, BlobsTellWhichBnItIs) {
   const auto params = [](const std::string& rest) {
-    return LayerRig(layer("BN", 1, rest), {{2, 1}}).params();
+    return LayerRig(layer_with("BN", 1, rest), {{2, 1}}).params();
   };
   const std::string blob = "blobs { data: 1 shape { dim: 1 dim: 1 dim: 1 dim: 1 } } ";
   EXPECT_EQ(params(blob + blob), 2);
@@ -219,7 +223,7 @@ TEST(ForkLayers, BlobsTellWhichBnItIs) {
 }
 
 TEST(ForkLayers, DropoutWithoutScaleKeepsNumbersAsTheyAre) {
-  LayerRig rig(layer("Dropout", 1, "dropout_param { scale_train: false }"), {{64}});
+  LayerRig rig(layer_with("Dropout", 1, "dropout_param { scale_train: false }"), {{64}});
   rig.input(0) = Numbers(64, 3.0f);
   rig.forward();
   const Numbers top = values(rig.top(0).data);

@@ -189,7 +189,10 @@ TEST(UpgradeV1, EveryTypeHasItsNewName) {
   const google::protobuf::EnumDescriptor& types = *V1LayerParameter::LayerType_descriptor();
   std::string names;
   for (int i = 0; i < types.value_count(); ++i) {
-    const NetParameter net = upgraded("layers { type: " + types.value(i)->name() + " }");
+    const std::string type = types.value(i)->name();
+    const char* fields =
+        type == "CONVOLUTION3D" ? " convolution_param { kernel_size: 1 kernel_depth: 1 } }" : " }";
+    const NetParameter net = upgraded("layers { type: " + type + fields);
     names += net.layer(0).type() + " ";
   }
   EXPECT_EQ(names,
@@ -199,7 +202,7 @@ TEST(UpgradeV1, EveryTypeHasItsNewName) {
             "InnerProduct LRN MemoryData "
             "MultinomialLogisticLoss MVN Pooling Power ReLU Sigmoid SigmoidCrossEntropyLoss "
             "Silence Softmax SoftmaxWithLoss "
-            "Split Slice TanH WindowData Threshold ");
+            "Split Slice TanH WindowData Threshold Convolution Pooling3D ");
 }
 
 TEST(UpgradeV1, TransformFieldsOfDataLayersMove) {
@@ -353,6 +356,44 @@ TEST_F(UpgradeTools, WhatIsWrongIsSaidAndCoded) {
   EXPECT_EQ(run("upgrade_proto " + put("good", "layer { }") + " " +
                 (folder_ / "no/such/folder").string()),
             3);
+}
+
+TEST(UpgradeC3d, ItsConvolutionIsOneOfThreeAxes) {
+  const std::string three =
+      R"(type: "Convolution" convolution_param { num_output: 4 pad: 2 pad: 1 pad: 1 )"
+      R"(kernel_size: 5 kernel_size: 3 kernel_size: 3 stride: 1 stride: 2 stride: 2 })";
+  const std::string fields =
+      "{ num_output: 4 kernel_size: 3 kernel_depth: 5 pad: 1 temporal_pad: 2 stride: 2 }";
+  EXPECT_EQ(v1("type: CONVOLUTION3D convolution_param " + fields), three);
+  EXPECT_EQ(first_layer("layer { type: 'Convolution3D' convolution3d_param " + fields + " }"),
+            three);
+  EXPECT_EQ(first_layer("layer { type: 'Convolution3D' convolution_param { kernel_size: 2 "
+                        "kernel_depth: 1 temporal_stride: 3 filter_group: 4 } }"),
+            R"(type: "Convolution" convolution_param { pad: 0 pad: 0 pad: 0 kernel_size: 1 )"
+            R"(kernel_size: 2 kernel_size: 2 stride: 3 stride: 1 stride: 1 })");
+  EXPECT_NE(
+      error_of("layers { name: 'c' type: CONVOLUTION3D convolution_param { kernel_size: 3 } }")
+          .find("layer 'c' (Convolution3D): Convolution3D, of C3D's fork, takes kernel_size "
+                "and kernel_depth, one value each"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of("layer { name: 'c' type: 'Convolution' convolution_param { kernel_depth: 3 } }")
+          .find("are of Convolution3D, of C3D's fork; kernel_size, stride and pad take a "
+                "value for each axis"),
+      std::string::npos);
+}
+
+TEST(UpgradeC3d, ItsPoolingHasOneMessage) {
+  const std::string pooling =
+      R"(type: "Pooling3D" pooling_param { kernel_size: 2 stride: 2 kernel_depth: 1 })";
+  EXPECT_EQ(v1("type: POOLING3D pooling_param { kernel_size: 2 kernel_depth: 1 stride: 2 }"),
+            pooling);
+  EXPECT_EQ(first_layer("layer { type: 'Pooling3D' pooling3d_param { kernel_size: 2 kernel_depth: "
+                        "1 stride: 2 } }"),
+            pooling);
+  EXPECT_NE(error_of("layer { name: 'p' type: 'Pooling' pooling_param { temporal_stride: 3 } }")
+                .find("kernel_depth and temporal_stride are of Pooling3D"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // FocalLoss layer: the softmax loss, which counts items less the better their class is known.
 #include <limits>
 
+#include "shoal/base/log.h"
 #include "shoal/layers/softmax_loss.h"
 #include "shoal/proto/config_error.h"
 
@@ -9,8 +10,9 @@ namespace {
 
 // -alpha (1 - p)^gamma ln p, p the softmax of the true class: SoftmaxLossLayer has the shapes. A
 // probability below FLT_MIN counts as that in the logarithm. Throws ConfigError unless alpha > 0
-// and gamma >= 0, and for a type other than ORIGIN, which no published source computes. Source: Lin
-// et al., "Focal loss for dense object detection", 2017.
+// and gamma >= 0. Type LINEAR is the same loss: the forks' layer reads the type and beta, and
+// computes with neither. Sources: Lin et al., "Focal loss for dense object detection", 2017;
+// FocalLossLayer of zimenglan-sysu-512's Focal-Loss, whose fields these are.
 class FocalLoss final : public SoftmaxLossLayer {
  public:
   explicit FocalLoss(const LayerParameter& layer)
@@ -19,7 +21,8 @@ class FocalLoss final : public SoftmaxLossLayer {
                .gamma = layer.focal_loss_param().gamma(),
                .floor = std::numeric_limits<float>::min()} {
     if (layer.focal_loss_param().type() != FocalLossParameter::ORIGIN)
-      throw config_error(layer, "type LINEAR is not built; ORIGIN is the loss of the paper");
+      LOG(WARNING) << layer_place(layer) << ": type LINEAR computes what ORIGIN does, as in the "
+                   << "fork that has it; its beta says nothing";
     if (!(focal_.alpha > 0 && focal_.gamma >= 0))
       throw config_error(layer, "alpha is ", focal_.alpha, " and gamma ", focal_.gamma,
                          "; alpha must be above 0, gamma 0 or more");

@@ -83,6 +83,64 @@ void upgrade_batch_norm(NetParameter& net, const NetSource& source) {
               << " BatchNorm layers set to 0: their blobs are statistics";
 }
 
+// A value for the first spatial axis and one for each of the two others.
+void set_three(std::uint32_t first, std::uint32_t others,
+               google::protobuf::RepeatedField<std::uint32_t>& list) {
+  list.Clear();
+  list.Add(first);
+  list.Add(others);
+  list.Add(others);
+}
+
+void make_plain_convolution(LayerParameter& layer) {
+  ConvolutionParameter& conv = *layer.mutable_convolution_param();
+  if (conv.kernel_size_size() != 1 || !conv.has_kernel_depth() || conv.stride_size() > 1 ||
+      conv.pad_size() > 1)
+    throw config_error(layer,
+                       "Convolution3D, of C3D's fork, takes kernel_size and kernel_depth, one "
+                       "value each, and perhaps stride, temporal_stride, pad and temporal_pad");
+  set_three(conv.kernel_depth(), conv.kernel_size(0), *conv.mutable_kernel_size());
+  set_three(conv.temporal_stride(), conv.stride_size() ? conv.stride(0) : 1,
+            *conv.mutable_stride());
+  set_three(conv.temporal_pad(), conv.pad_size() ? conv.pad(0) : 0, *conv.mutable_pad());
+  conv.clear_kernel_depth();
+  conv.clear_temporal_stride();
+  conv.clear_temporal_pad();
+}
+
+// C3D's convolution is a Convolution with three spatial axes, and has a message of its own in the
+// fork's newer form, as its pooling has.
+void upgrade_c3d(NetParameter& net, const NetSource& source) {
+  int convolutions = 0;
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.has_convolution3d_param()) {
+      layer.mutable_convolution_param()->MergeFrom(layer.convolution3d_param());
+      layer.clear_convolution3d_param();
+    }
+    if (layer.has_pooling3d_param()) {
+      layer.mutable_pooling_param()->MergeFrom(layer.pooling3d_param());
+      layer.clear_pooling3d_param();
+    }
+    if (layer.type() == "Convolution3D") {
+      // A model of the fork's has the fields under numbers that mean nothing here.
+      if (source.is_text || layer.has_convolution_param()) make_plain_convolution(layer);
+      layer.set_type("Convolution");
+      ++convolutions;
+    }
+    const ConvolutionParameter& conv = layer.convolution_param();
+    if (conv.has_kernel_depth() || conv.has_temporal_stride() || conv.has_temporal_pad())
+      throw config_error(layer,
+                         "kernel_depth, temporal_stride and temporal_pad are of Convolution3D, of "
+                         "C3D's fork; kernel_size, stride and pad take a value for each axis");
+    if (layer.type() != "Pooling3D" &&
+        (layer.pooling_param().has_kernel_depth() || layer.pooling_param().has_temporal_stride()))
+      throw config_error(layer, "kernel_depth and temporal_stride are of Pooling3D, of C3D's fork");
+  }
+  if (convolutions)
+    LOG(INFO) << source.name << ": " << convolutions
+              << " Convolution3D layers (of C3D's fork) read as Convolution with three axes";
+}
+
 // These fields work in V1 nets, where they are moved. Caffe reads them nowhere else but for the
 // scale of WindowData, and says nothing.
 template <class Param>
@@ -124,6 +182,7 @@ void upgrade_net(NetParameter& net, NetSource source) {
   upgrade_v1(net, source);
   upgrade_input(net, source);
   upgrade_batch_norm(net, source);
+  upgrade_c3d(net, source);
   if (source.is_text) check_transforms(net);
 }
 

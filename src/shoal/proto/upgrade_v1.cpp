@@ -61,6 +61,8 @@ constexpr struct {
     {V1::TANH, "TanH"},
     {V1::WINDOW_DATA, "WindowData"},
     {V1::THRESHOLD, "Threshold"},
+    {V1::CONVOLUTION3D, "Convolution3D"},
+    {V1::POOLING3D, "Pooling3D"},
 };
 
 std::string new_type(V1::LayerType type) {
