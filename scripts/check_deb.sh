@@ -8,7 +8,7 @@ build=${1:-build/release}
 package=$(find "$build" -maxdepth 1 -name 'shoal_*.deb' | sort | tail -n 1)
 [ -n "$package" ] || { echo "check_deb: no $build/shoal_*.deb: run make BUILD=$build deb first" >&2; exit 2; }
 command -v debootstrap >/dev/null || { echo "check_deb: no debootstrap: apt-get install debootstrap" >&2; exit 2; }
-mirror=$(apt-get indextargets --format '$(REPO_URI) $(SUITE)' 2>/dev/null | sed -n 's/ bookworm$//p' | head -n 1)
+mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 2>/dev/null | sed -n 's/ bookworm$//p' | head -n 1)
 [ -n "$mirror" ] || { echo "check_deb: this machine's sources name no bookworm" >&2; exit 2; }
 root=$(mktemp -d /tmp/check_deb.XXXXXX)
 finish() {

@@ -64,7 +64,8 @@ ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
 }
 
 // If the job has ended, waits until the last messages have arrived, and the Byes have left; if it
-// goes on, its processes see the connections break. Then ends the threads, and only then the objects that they use.
+// goes on, its processes see the connections break. Then ends the threads, and only then the
+// objects that they use.
 ServiceOverTcp::~ServiceOverTcp() {
   const bool in_order = process_.over();
   if (in_order) {
