@@ -53,8 +53,8 @@ class Recoverable {
   }
   // Updates the unit with this gradient. `squares`: of all units.
   virtual void update_unit(std::size_t, double /*squares*/) {}
-  // Ends the recovery: this member has done `iterations`, and, if it `leads`, has the params of
-  // that. It makes no other step, and nothing of it waits for others any more.
+  // Ends the recovery: this member has done `iterations`, and, if it `leads` or may yet, has the
+  // params of that. It makes no other step, and nothing of it waits for others any more.
   virtual void go_on_from(std::int64_t /*iterations*/, bool /*leads*/) {}
 };
 

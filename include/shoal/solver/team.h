@@ -56,6 +56,9 @@ class Team {
   virtual Result<std::vector<std::string>> reunite(std::string mine) {
     return std::vector<std::string>{std::move(mine)};
   }
+  // Gives, after that, the string of the first member that is left to those that lead if it is
+  // lost (may_lead()). Returns it there; on others "".
+  virtual Result<std::string> hand_on(std::string firsts) { return firsts; }
   // Returns, after that, how all end this part of the run.
   virtual Result<Action> ends() { return Action::kRegroup; }
   // Used where members are at iterations of their own. This one leaves, having finished `iteration`

@@ -215,7 +215,8 @@ enum class Topic : std::uint16_t {
   // Any body. Worker 0 gets all bodies in the order of workers, each after its u32 length; the
   // others get an empty one.
   kGather = 4,
-  // Worker 0's body is the answer to all; the others' bodies are empty.
+  // Worker 0's body (if it is lost, the next one's) is the answer to all whose own body is empty.
+  // Others get an empty one.
   kShare = 5,
   // float64 numbers, of which the first is the weight. Worker 0 gets the weighted means when all
   // workers have sent theirs. The others get no answer.

@@ -67,9 +67,10 @@ Result<std::int64_t> Recovery::run() {
     TRY(take(units.value(), all.value(), done, given.value()));
     report(units.value(), done, all.value());
   }
+  TRY(hand_on(units.value().size(), done));
   LOG(INFO) << "Iteration " << done << ": a loss has interrupted this worker"
             << (mine.done > done ? ", which makes an iteration again" : "");
-  if (updater) updater->go_on_from(done, leads_);
+  if (updater) updater->go_on_from(done, team_.may_lead());
   return done;
 }
 
@@ -170,6 +171,26 @@ Status Recovery::take(const std::vector<Unit>& units, const Standings& all, std:
     }
     for (std::size_t u = 0; u < units.size(); ++u)
       if (units[u].version <= at) updater_.recoverable()->update_unit(u, squares);
+  }
+  return {};
+}
+
+// Gives what this member has, if it leads, to those that lead if it is lost.
+Status Recovery::hand_on(std::size_t units, std::int64_t done) {
+  std::string bytes;
+  for (std::size_t u = 0; u < units && leads_; ++u) {
+    std::string piece;
+    updater_.recoverable()->give_unit(u, piece);
+    put_piece(piece, bytes);
+  }
+  const Result<std::string> given = team_.hand_on(std::move(bytes));
+  TRY(given);
+  if (leads_ || !team_.may_lead()) return {};
+  std::string_view rest = given.value();
+  for (std::size_t u = 0; u < units; ++u) {
+    const Result<std::string_view> numbers = get_piece(rest);
+    TRY(numbers);
+    TRY(updater_.recoverable()->take_unit(u, done, numbers.value()));
   }
   return {};
 }

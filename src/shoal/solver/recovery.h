@@ -12,7 +12,8 @@ class Recovery : SolverPart {
   explicit Recovery(const SolverCore& core) : SolverPart(core) {}
 
   // Returns the iterations that all members have behind them now. The chief, or, if that is lost,
-  // the next member has the params and histories of that; the others' may be older. An
+  // the next member has the params and histories of that, and so have those that lead if it is
+  // lost, too (Team::may_lead); the others' may be older. An
   // interruption: another member is lost; call it again, which goes on from what each has by then.
   Result<std::int64_t> run();
 
@@ -29,6 +30,7 @@ class Recovery : SolverPart {
   Status give(const std::vector<Unit>& units, std::int64_t done, std::string& bytes);
   Status take(const std::vector<Unit>& units, const Standings& all, std::int64_t done,
               const std::vector<std::string>& given);
+  Status hand_on(std::size_t units, std::int64_t done);
   void report(const std::vector<Unit>& units, std::int64_t done, const Standings& all) const;
 
   bool leads_ = false;  // this member gets the params that all go on from

@@ -103,7 +103,7 @@ class TableExchange final : public Exchange {
     });
     return rows;
   }
-  Status prepare_save() override { return fetch_histories(); }
+  Status prepare_save() override { return unit_.is_fetched ? Status() : fetch_histories(); }
   std::vector<Tensor*> histories() override {
     if (histories_.empty()) make_histories();
     return pointers();

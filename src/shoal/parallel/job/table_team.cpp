@@ -55,7 +55,7 @@ class TableTeam final : public Team {
   int size() const override { return size_; }
   // The chief may leave without a word to the others, and the next one with it.
   bool may_lead() const override {
-    if (leads_) return *leads_;
+    if (place_) return *place_ <= kMostLost;
     return index() <= kMostLost ||
            std::ranges::all_of(table_.roster().processes, [this](const auto& process) {
              return process.worker < 0 || process.worker >= index() || table_.is_gone(process.rank);
@@ -73,10 +73,27 @@ class TableTeam final : public Team {
     TRY(reunion);
     constexpr int kMostQuestions = 24;  // 2 to the power of
     rounds_ = first_ + (table::Clock{reunion.value().losses} << kMostQuestions);
-    const auto first =
-        std::ranges::find_if(reunion.value().said, [](const auto& said) { return !said.empty(); });
-    leads_ = first - reunion.value().said.begin() == index();
+    const auto& said = reunion.value().said;
+    place_ = std::count_if(said.begin(), said.begin() + index(),
+                           [](const std::string& one) { return !one.empty(); });
     return std::move(reunion).value().said;
+  }
+  // Goes on in pieces, as many for those that decline them.
+  Result<std::string> hand_on(std::string firsts) override {
+    const bool is_first = place_ == 0;
+    std::vector<double> size{is_first ? static_cast<double>(firsts.size()) : 0};
+    TRY(sum(size));
+    std::string whole;
+    for (double at = 0; at < size[0]; at += table::kMaxBodyBytes) {
+      std::string mine = may_lead() ? "" : "-";
+      if (is_first) mine = firsts.substr(static_cast<std::size_t>(at), table::kMaxBodyBytes);
+      const Result<std::string> piece = table_.ask(Topic::kShare, rounds_++, std::move(mine));
+      TRY(piece);
+      whole += piece.value();
+    }
+    if (may_lead() && static_cast<double>(whole.size()) != size[0])
+      return broken("handing on", static_cast<std::size_t>(size[0]), whole.size());
+    return whole;
   }
   Result<Action> ends() override {
     const Result<Want> want = table_.end_of_generation();
@@ -219,8 +236,8 @@ class TableTeam final : public Team {
   const table::Clock first_;
   // Counts the questions since the generation began. All members ask the same in the same order.
   table::Clock rounds_;
-  std::optional<bool>
-      leads_;  // after a loss that interrupts all: this worker goes on for the chief
+  // After a loss that interrupts all: how many workers before this one are left.
+  std::optional<std::ptrdiff_t> place_;
 };
 
 }  // namespace

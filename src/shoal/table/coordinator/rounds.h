@@ -151,10 +151,18 @@ class Rounds {
       default: break;
     }
     if (chiefs != round.end()) return chiefs->second;
-    // A chief that is lost shares nothing, and the workers go to the next generation.
-    if (key.first == Topic::kBarrier || members_[chief].left) return std::string();
+    if (key.first == Topic::kBarrier) return std::string();
+    // The next worker goes on for a chief that is lost. If that shares nothing, the workers go to
+    // the next generation.
+    if (members_[chief].left) return round.begin()->second;
     return broken(name_of(key), " cannot be answered: worker 0, ", members_.name(chief),
                   ", has finished");
+  }
+  // Returns whether the worker gets the answer to all: of a gather the chief alone, and of a share
+  // the one that shares and those that say nothing.
+  bool is_for(Rank rank, Topic topic, bool says_nothing, const Round& round) const {
+    if (topic == Topic::kGather) return rank == members_.chief();
+    return topic != Topic::kShare || says_nothing || rank == round.begin()->first;
   }
   void answer(const Key& key, const Round& round) {
     Result<std::string> made = this->made(key, round);
@@ -170,7 +178,7 @@ class Rounds {
       worker.waits.reset();
       worker.last = key;
       worker.answered[key.first] = key.second;
-      worker.answer = key.first == Topic::kGather && rank != members_.chief() ? nothing : body;
+      worker.answer = is_for(rank, key.first, said.empty(), round) ? body : nothing;
       members_.say(rank, Answer{key.first, key.second, *worker.answer});
     }
   }
