@@ -170,12 +170,12 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
 }
 
 parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& flags,
-                                 const parallel::Place& place, const table::Table& table) {
+                                 const parallel::Place& place) {
   parallel::RunOptions options;
   options.share.replicas = replicas_of(flags, request.devices.size());
   options.share.suffix = data_part(flags, place);
   options.threads = threads_each(request.threads, processes_here(place) * options.share.replicas);
-  if (table.worker() == 0) options.snapshot = find_snapshot(request);
+  options.find_snapshot = [&request] { return find_snapshot(request); };
   if (flags.trials.emulate_step_ms > 0)
     options.wrap = [&request, seconds = flags.trials.emulate_step_ms / 1e3](
                        Net& net, std::unique_ptr<Updater> updater, const SolverParameter& solver) {
@@ -276,7 +276,7 @@ int take_part(const TrainRequest& request, const JobFlags& flags, const parallel
   }
   say_only_warnings(table->worker() != 0);
   try {
-    return or_throw(run(request, job_options(request, flags, place, *table), table, watch));
+    return or_throw(run(request, job_options(request, flags, place), table, watch));
   } catch (const ConfigError& error) {
     table->abort(error.error());
     throw;

@@ -33,6 +33,8 @@ struct JobSpec;
 struct RunOptions : SolverOptions {
   // A .solverstate to continue from, or "". In a job only the chief's counts.
   std::string snapshot;
+  // Returns it, in place of `snapshot`, on the chief alone.
+  std::function<std::string()> find_snapshot{};
   // The devices of the replicas after the first. Empty: all use `device`.
   std::vector<const Device*> others{};
   // Called before the first solver is built, to compare settings between the processes. No member

@@ -78,8 +78,9 @@ class JobMembership {
   virtual bool wants_snapshot() = 0;
 
   // Goes on to another generation, instead of one that began in vain (table/in_vain.h) after so
-  // many iterations. False: this process is not in it.
-  virtual Result<bool> begin_anew(std::int64_t iteration, std::int64_t phase_end) = 0;
+  // many iterations, with its scheme. False: this process is not in it.
+  virtual Result<bool> begin_anew(std::int64_t iteration, std::int64_t phase_end,
+                                  table::SchemeSpec& scheme) = 0;
 
   // ---- its end ----
   virtual Result<SegmentStart> next(const SegmentEnd& end) = 0;
@@ -114,7 +115,7 @@ class LoneMembership final : public JobMembership {
                                         std::int64_t, Net& net) override {
     return make_local_updater(solver, name_, net);
   }
-  Result<bool> begin_anew(std::int64_t, std::int64_t) override { return false; }
+  Result<bool> begin_anew(std::int64_t, std::int64_t, table::SchemeSpec&) override { return false; }
   Meter* meter() override { return options_.meter; }
   void report(Solver&, const table::SchemeSpec&, bool) override {}
   void begin(const Solver&, const Phase&, std::int64_t) override {}

@@ -78,21 +78,16 @@ bool hands_over_factors(const std::unique_ptr<Layer>& layer) {
 class Run {
  public:
   Run(const JobSpec& spec, const RunOptions& options, JobMembership& job)
-      : param_(spec.solver), name_(spec.name), options_(options), job_(job), phases_(spec.phases) {
-    if (phases_.empty()) phases_.emplace_back();
-    if (!param_.has_max_iter() && phases_.size() > 1)
-      param_.set_max_iter(static_cast<std::int32_t>(phases_.back().end));
-    if (!team()) join_for_one(phases_);
-    scheme_ = phase().scheme;
+      : spec_(spec), name_(spec.name), options_(options), job_(job) {
+    take_spec();
   }
 
   Result<Ending> run() {
     job_.check(param_, phases_);
     for (const Phase& phase : phases_) read_recipe(with_phase(param_, phase), name_);
-    if (const auto scheme = job_.joined())
-      begin_late(*scheme);
-    else
-      find_start();
+    const auto scheme = job_.joined();
+    starts_ = !scheme;
+    if (scheme) begin_late(*scheme);
     for (;;) {
       Result<Ending> ending = run_generation();
       while (!ending.ok() && table::is_in_vain(ending.error())) ending = begin_anew();
@@ -101,8 +96,20 @@ class Run {
   }
 
  private:
+  void take_spec() {
+    param_ = spec_.solver;
+    phases_ = spec_.phases;
+    if (phases_.empty()) phases_.emplace_back();
+    if (!param_.has_max_iter() && phases_.size() > 1)
+      param_.set_max_iter(static_cast<std::int32_t>(phases_.back().end));
+    if (!team()) join_for_one(phases_);
+    phase_ = 0;
+    scheme_ = phase().scheme;
+  }
+
   Result<Ending> run_generation() {
     try {
+      if (starts_) find_start();
       const Result<bool> stays = job_.prepare(how_.iteration, end_of_phase(), scheme_);
       TRY(stays);
       if (!stays.value()) return left(how_.iteration);
@@ -116,11 +123,17 @@ class Run {
 
   // Goes on with the state in which this worker was to begin, and another chief.
   Result<Ending> begin_anew() {
-    late_ = memory_ == nullptr;
-    const Result<bool> stays = job_.begin_anew(how_.iteration, end_of_phase());
+    const Result<bool> stays = job_.begin_anew(how_.iteration, end_of_phase(), scheme_);
     TRY(stays);
     if (!stays.value()) return left(how_.iteration);
-    if (late_) begin_late(scheme_);
+    if (starts_) {
+      const table::SchemeSpec scheme = scheme_;
+      take_spec();
+      phases_[0].scheme = scheme_ = scheme;
+      begun_ = false;
+    } else if (memory_ == nullptr) {
+      begin_late(scheme_);
+    }
     return Ending::kContinues;
   }
 
@@ -139,8 +152,11 @@ class Run {
 
   void find_start() {
     if (options_.before && team()) options_.before(*team(), job_.share());
-    snapshot_ =
-        team() ? or_throw(team()->share(chief() ? options_.snapshot : "")) : options_.snapshot;
+    // A chief that is lost has said its own, and the next one goes on from that.
+    if (chief() && !knows_snapshot_)
+      snapshot_ = options_.find_snapshot ? options_.find_snapshot() : options_.snapshot;
+    if (team()) snapshot_ = or_throw(team()->share(chief() ? snapshot_ : ""));
+    knows_snapshot_ = true;
     if (!snapshot_.empty()) param_.clear_weights();
     find_phase();
   }
@@ -215,6 +231,7 @@ class Run {
     Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
     TRY(memory);
     memory_ = std::move(memory).value();
+    starts_ = false;
     return next_segment(solver, ending);
   }
 
@@ -242,7 +259,7 @@ class Run {
     if (is_first && !snapshot_.empty()) solver.restore(snapshot_);
     if (is_first) first_ = solver.iteration();
     if (options_.phase) options_.phase(team() ? scheme_.words() : "local", solver.iteration());
-    if (!is_first) return;
+    if (!is_first || std::exchange(opened_, true)) return;
     if (options_.opened) options_.opened(solver);
     LOG(INFO) << "Starting Optimization";
   }
@@ -337,6 +354,7 @@ class Run {
     return team() ? std::stoll(or_throw(team()->share(std::to_string(chiefs)))) : chiefs;
   }
 
+  const JobSpec& spec_;
   SolverParameter param_;
   const std::string name_;  // of the solver's prototxt
   const RunOptions& options_;
@@ -345,13 +363,16 @@ class Run {
   std::size_t phase_ = 0;
   table::SchemeSpec scheme_;  // the present one
   std::string snapshot_;      // from which the first segment goes on
+  bool knows_snapshot_ = false;
   // From which the next one does, and how; and until that has made a step, since it may begin
   // again.
   std::shared_ptr<const SolverMemory> memory_;
   Solver::Continuation how_;
   int steps_ = 0;           // of the segment, up to 2
   std::int64_t first_ = 0;  // iteration of the run
+  bool starts_ = true;      // the first segment is yet to begin, or begins
   bool begun_ = false;      // the first segment
+  bool opened_ = false;     // RunOptions::opened was called
   bool late_ = false;       // this process joins a job that trains
 };
 

@@ -35,16 +35,16 @@ class TableMembership final : public JobMembership {
         shares_by_(shares_by(spec.solver, spec.name, !options.weights.empty())),
         tuner_(table, options.meter, files(), share_search(spec.solver, shares_by_)),
         generation_(table.roster().generation),
-        joined_(table.roster().generation > 0) {
+        is_new_(generation_ == 0),
+        joined_(!is_new_) {
     take_roster();
     // A process keeps its part of the data, whatever its number becomes.
     if (share_.suffix.empty()) share_.suffix = std::to_string(share_.client);
   }
 
   std::vector<table::Clock> clocks() const override {
-    return table_.roster().generation == generation_ && generation_ > 0
-               ? clocks_of(table_.roster())
-               : std::vector<table::Clock>();
+    return table_.roster().generation == generation_ && !is_new_ ? clocks_of(table_.roster())
+                                                                 : std::vector<table::Clock>();
   }
   bool has_other_plans() const override { return generation_ > 0; }
   bool same_workers() const override { return ranks_of(table_.roster()) == trained_; }
@@ -159,6 +159,7 @@ class TableMembership final : public JobMembership {
 
   Result<SegmentStart> next(const SegmentEnd& end) override {
     trained_ = ranks_of(table_.roster());
+    is_new_ = false;
     const int workers = share_.clients;
     auto searched =
         tuner_.find({*team_, table_.roster(), end.scheme, share_.weights, end.iteration, end.items},
@@ -187,18 +188,21 @@ class TableMembership final : public JobMembership {
     return start;
   }
 
-  Result<bool> begin_anew(std::int64_t iteration, std::int64_t phase_end) override {
+  Result<bool> begin_anew(std::int64_t iteration, std::int64_t phase_end,
+                          table::SchemeSpec& scheme) override {
     // Its end was agreed on, unless it passes by itself.
     const Result<table::Want> want =
         table_.roster().measures ? table::Want::kRegroup : table_.end_of_generation();
     TRY(want);
     table::SegmentBody body{.clock = iteration, .phase_end = phase_end};
     if (shares_by_ != SolverParameter::EQUAL) body.weights = share_.weights;
+    if (generation_ == 0) body.bandwidths = options_.bandwidths;
     const int workers = share_.clients;
     const Result<bool> stays = regroup(std::move(body));
     if (!stays.ok() || !stays.value()) return stays;
     if (want.value() != table::Want::kRegroup)
       table_.tell(table::Topic::kPause, iteration, encode(want.value()));
+    scheme = table_.roster().scheme.value_or(scheme);
     report_members(iteration, workers);
     return true;
   }
@@ -316,8 +320,10 @@ class TableMembership final : public JobMembership {
       words =
           "a process that is lost ends the job, since MPI and NCCL sum with all processes or none; "
           "the other exchanges go on without it";
-    else if (servers_of(table_.roster()) < 2)
-      words = "the job goes on without a process that is lost, unless it is the only server";
+    else if (servers_of(table_.roster()) < 2 && by_servers)
+      words =
+          "the job goes on without a process that is lost; with the only server its params' last "
+          "updates and histories are lost, and a worker becomes one";
     else if (copies_ < 2 && by_servers)
       words =
           "the job goes on without a process that is lost; with a lost server its params' last "
@@ -362,6 +368,7 @@ class TableMembership final : public JobMembership {
   SpeedTuner tuner_;
   table::Generation generation_;        // of the plan
   std::vector<std::uint32_t> trained_;  // the ranks of the workers of the last segment
+  bool is_new_;                         // the job has not trained yet
   bool joined_;                         // a job that was training, and has not begun itself
   bool links_are_new_ = false;          // the links were measured since the last segment
   bool leads_anew_ = false;             // since the last segment
