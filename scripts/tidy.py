@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ['-std=c++20', '-Wthread-safety', '-Wno-deprecated-declarations', '-I.', '-Iinclude', '-Isrc', '-isystem', '/usr/include/opencv4']
-NOT_WITH_CLANG = ('/cuda/', 'src/shoal/ops/cpu/')       # CUDA's headers may be absent; g++'s vectors and omp.h
+NOT_WITH_CLANG = ('/cuda/', 'src/python/', 'src/shoal/ops/cpu/')   # CUDA's and Python's headers may be absent; g++'s vectors and omp.h
 LINES_TOGETHER = 1500
 # The oldest that understands the library's C++20.
 CLANG_TIDY = 'clang-tidy-19'

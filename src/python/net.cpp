@@ -162,10 +162,13 @@ std::vector<std::shared_ptr<PyBlob>> PyNet::blobs() {
     PyBlob::Resize resize = PyBlob::Resize::kCaller;
     for (int i = 0; i < std::ssize(net_->layers()); ++i) {
       const Layer& layer = *net_->layers()[static_cast<std::size_t>(i)];
-      if (std::ranges::count(net_->tops(i), blob) == 0) continue;
-      if (layer.brings_memory()) numbers = Numbers::kLayers;
       // A layer with bottoms gives its tops their shape again.
-      if (net_->bottoms(i).empty() && !layer.keeps_tops()) resize = PyBlob::Resize::kLayer;
+      if (!net_->bottoms(i).empty() || layer.keeps_tops()) continue;
+      for (const Blob* top : net_->tops(i)) {
+        if (!blob->data.shares_with(top->data)) continue;
+        resize = PyBlob::Resize::kLayer;
+        if (layer.brings_memory()) numbers = Numbers::kLayers;
+      }
     }
     all.push_back(wrap(*blob, numbers, resize));
   }

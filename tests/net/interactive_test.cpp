@@ -80,6 +80,23 @@ TEST_F(Interactive, TheLossHasItsWeightUntilTheCallerChangesIt) {
   EXPECT_EQ(sum(blob("data").grad), 3 * 60);
 }
 
+TEST_F(Interactive, ALayerWithoutAForwardPassIsGivenOneBeforeItsBackwardPass) {
+  const NetParameter net = parse_net(
+      "force_backward: true\n"
+      "layer { name: 'data' type: 'Input' top: 'x' input_param { shape { dim: 1 dim: 1 dim: 1 dim: "
+      "2 "
+      "} } }\n"
+      "layer { name: 'pool' type: 'Pooling' bottom: 'x' top: 'y' pooling_param { kernel_w: 2 "
+      "kernel_h: 1 } }\n",
+      "test.prototxt");
+  Net pools(net, context_, {.interactive = true});
+  pools.blob("x")->data.host_out()[1] = 5;
+  pools.blob("y")->grad.host_out()[0] = 3;
+  ASSERT_TRUE(pools.backward().ok());
+  EXPECT_EQ(pools.blob("x")->grad.host()[0], 0);
+  EXPECT_EQ(pools.blob("x")->grad.host()[1], 3);
+}
+
 TEST_F(Interactive, LayersFollowShapesInThePass) {
   fill("data", 1);
   ASSERT_TRUE(net_.forward().ok());
@@ -109,6 +126,21 @@ TEST_F(WithoutLoss, TheGradientOfAnOutputIsTheCallers) {
   std::ranges::fill(blob("b").grad.host_out(), 1.f);
   ASSERT_TRUE(net_.backward().ok());
   EXPECT_EQ(sum(blob("data").grad), 60);
+}
+
+TEST(ForcedBackward, StopsAtLabelsThatSeveralLayersRead) {
+  const NetParameter net = parse_net(
+      "force_backward: true\n"
+      "layer { name: 'data' type: 'Input' top: 'data' top: 'label' input_param {"
+      "        shape { dim: 2 dim: 3 } shape { dim: 2 } } }\n"
+      "layer { name: 'a' type: 'SoftmaxWithLoss' bottom: 'data' bottom: 'label' top: 'a' }\n"
+      "layer { name: 'b' type: 'Accuracy' bottom: 'data' bottom: 'label' top: 'b' }\n",
+      "test.prototxt");
+  Context context({});
+  Net builds(net, context);
+  ASSERT_TRUE(builds.forward().ok());
+  ASSERT_TRUE(builds.backward().ok());
+  EXPECT_NEAR(builds.blob("data")->grad.host()[0], -1. / 3, 1e-6);
 }
 
 TEST(PythonLayers, AreThoseThatTheProgramBrings) {

@@ -33,8 +33,9 @@ struct NetOptions {
   // Says that a caller works on the blobs between passes and parts of passes, as from Python:
   // share_memory and fuse count as false; a layer whose bottoms or tops have other shapes than
   // before, or that asks for it (Layer::reshapes_each_pass), is reshaped before its forward pass,
-  // without which its backward pass is an error; and a gradient that no layer writes is the
-  // caller's: zeros, or a loss weight, until it is changed.
+  // without which its backward pass is an error; a layer that had no forward pass at all is given
+  // one before its backward pass; and a gradient that no layer writes is the caller's: zeros, or a
+  // loss weight, until it is changed.
   bool interactive = false;
   // Bytes that NetMemory's blobs and kept may take together; 0: no limit. Convolutions do without
   // Winograd's algorithm where that is needed, and if it is not enough a ConfigError says so.
@@ -178,7 +179,10 @@ class Net {
     std::vector<bool> propagate;  // a gradient goes to this bottom
     // For each top: no layer writes its gradient, which backward will read.
     std::vector<bool> missing;
-    std::vector<Shape> shapes{};  // of bottoms and tops as they were computed, if interactive
+    // If interactive: the shapes of bottoms and tops at the last forward pass, or as they were
+    // made, and that there was one since.
+    std::vector<Shape> shapes{};
+    bool ran = false;
     bool needs_backward = false;
     bool varies = false;
     const Layer* fused_into = nullptr;
@@ -193,8 +197,8 @@ class Net {
   Status size_tops(int layer);
   std::vector<Shape> shapes_at(int layer) const;
   Status follow_shapes(int layer);
-  Status check_shapes(int layer) const;
-  void note_shapes(int layer);
+  Status make_ready_for_backward(int layer);
+  void note_shapes(int layer, bool ran);
   Status follow_inputs();
   Status failure_of(int layer);
   std::string record_behind(const Blob& blob, int layer, std::int64_t item) const;

@@ -7,7 +7,6 @@
 #include "shoal/base/log.h"
 #include "shoal/layers/known_types.h"
 #include "shoal/net/foreign_params.h"
-#include "shoal/net/graph.h"
 #include "shoal/net/varying.h"
 #include "shoal/proto/config_error.h"
 
@@ -300,32 +299,32 @@ void NetBuilder::want_gradients(int index) {
   const bool forced = param_.force_backward();
   for (int i = 0; i < static_cast<int>(layer.params().size()); ++i)
     wires.needs_backward |= layer.param_propagates(i);
+  bool learned = wires.needs_backward;
   for (int i = 0; i < static_cast<int>(wires.bottoms.size()); ++i) {
+    const Blob* const bottom = wires.bottoms[i];
+    const bool needed = wanted_.contains(bottom) && !without_.contains(bottom);
     const bool explicit_choice = layer.param().propagate_down_size() > 0;
-    const bool wanted = explicit_choice ? layer.param().propagate_down(i)
-                                        : forced || wanted_.contains(wires.bottoms[i]);
+    const bool wanted =
+        explicit_choice ? layer.param().propagate_down(i) : forced || wanted_.contains(bottom);
     if (explicit_choice && wanted && layer.propagates(i) != Propagates::kYes)
-      throw config_error(layer.param(), "propagate_down is true for bottom '",
-                         wires.bottoms[i]->name, "', to which a ", layer.type(),
-                         " layer has no gradient");
+      throw config_error(layer.param(), "propagate_down is true for bottom '", bottom->name,
+                         "', to which a ", layer.type(), " layer has no gradient");
     // force_backward does not reach where there is no gradient; a gradient that is needed and
     // refused is an error found below.
-    wires.propagate.push_back(
-        wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(wires.bottoms[i])));
+    wires.propagate.push_back(wanted && (layer.propagates(i) == Propagates::kYes || needed));
     wires.needs_backward |= wanted;
+    learned |= explicit_choice ? wanted : needed;
   }
-  const bool without = layer.does_without_gradients() ||
-                       (is_inserted_split(layer.param()) && without_.contains(wires.bottoms[0]));
-  for (Blob* top : wires.tops)
-    if (without)
+  for (Blob* top : wires.tops) {
+    if (!learned || layer.does_without_gradients())
       without_.insert(top);
     else
       without_.erase(top);
-  for (Blob* top : wires.tops)
     if (wires.needs_backward)
       wanted_.insert(top);
     else
       wanted_.erase(top);
+  }
 }
 
 // Walks back through the net: no gradient flows where no loss depends on the blob, unless
@@ -342,14 +341,12 @@ void NetBuilder::drop_gradients_without_loss() {
     if (!contributes) wires.needs_backward = false;
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b) {
       wires.propagate[b] = wires.propagate[b] && wires.needs_backward;
-      const Propagates propagates = layer.propagates(static_cast<int>(b));
-      if (wires.propagate[b] && propagates == Propagates::kRefuses &&
-          !without_.contains(wires.bottoms[b]))
+      if (wires.propagate[b] && layer.propagates(static_cast<int>(b)) == Propagates::kRefuses)
         throw config_error(
             layer.param(), "bottom '", wires.bottoms[b]->name,
             "' needs a gradient, because layers that learn make it, and a ", layer.type(),
             " layer has none for it; say propagate_down: false for it if that is meant");
-      if (propagates != Propagates::kYes) wires.propagate[b] = false;
+      if (layer.propagates(static_cast<int>(b)) == Propagates::kNothing) wires.propagate[b] = false;
     }
     // An in-place layer's top and bottom are one blob: below it, what counts is the bottom.
     for (Blob* top : wires.tops) under_loss.erase(top);

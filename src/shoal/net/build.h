@@ -46,7 +46,8 @@ class NetBuilder {
   std::map<std::string, const Layer*> learners_;  // layers with params, by name
   // Shared params by name: their index in net_.net_params_.
   std::map<std::string, std::size_t> owners_;
-  // Blobs whose gradient a layer upstream needs, and those that do without one.
+  // Blobs whose gradient a layer upstream is to be given, and those that do without one: no layer
+  // that learns needs it.
   std::set<const Blob*> wanted_, without_;
 };
 

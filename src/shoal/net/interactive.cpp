@@ -36,8 +36,11 @@ std::vector<Shape> Net::shapes_at(int layer) const {
   return shapes;
 }
 
-void Net::note_shapes(int i) {
-  if (options_.interactive) wiring_[static_cast<std::size_t>(i)].shapes = shapes_at(i);
+void Net::note_shapes(int i, bool ran) {
+  if (!options_.interactive) return;
+  Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+  wires.shapes = shapes_at(i);
+  wires.ran = ran;
 }
 
 // Reshapes a layer of an interactive net whose blobs have other shapes than it gave or found.
@@ -55,13 +58,19 @@ Status Net::follow_shapes(int i) {
   return {};
 }
 
-Status Net::check_shapes(int i) const {
-  if (!options_.interactive || shapes_at(i) == wiring_[static_cast<std::size_t>(i)].shapes)
-    return {};
-  return Error{Code::kUsage,
-               str(layer_place(layers_[static_cast<std::size_t>(i)]->param()),
-                   ": a bottom or top was reshaped since the layer's last forward pass, which must "
-                   "come before its backward pass")};
+Status Net::make_ready_for_backward(int i) {
+  if (!options_.interactive) return {};
+  const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+  const Layer& layer = *layers_[static_cast<std::size_t>(i)];
+  if (shapes_at(i) != wires.shapes)
+    return Error{Code::kUsage,
+                 str(layer_place(layer.param()),
+                     ": a bottom or top was reshaped since the layer's last forward pass; another "
+                     "must come before its backward pass")};
+  if (wires.ran || wires.bottoms.empty() || layer.reshapes_each_pass()) return {};
+  forward_at(i);
+  note_shapes(i, true);
+  return context_.failed() ? failure_of(i) : Status();
 }
 
 void Net::fill_loss_gradients(int i) {

@@ -52,7 +52,7 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
   passes_ = std::make_unique<Passes>(*this);
   for (int i = 0; options_.interactive && i < std::ssize(layers_); ++i) {
     fill_loss_gradients(i);
-    note_shapes(i);
+    note_shapes(i, false);
   }
 }
 
@@ -306,7 +306,7 @@ void Net::reshape() {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     reshape_layer(*layers_[i], context_, wiring_[i].bottoms, wiring_[i].tops);
     if (options_.interactive) fill_loss_gradients(static_cast<int>(i));
-    note_shapes(static_cast<int>(i));
+    note_shapes(static_cast<int>(i), false);
   }
   plan_blobs();
   passes_->forward.forget();

@@ -36,7 +36,7 @@ Status Net::Passes::Forward::work(int step) {
   if (Status status = net_.follow_shapes(step); !status.ok()) return status;
   if (Status status = net_.size_tops(step); !status.ok()) return status;
   net_.forward_at(step);
-  net_.note_shapes(step);
+  net_.note_shapes(step, true);
   return net_.context_.failed() ? net_.failure_of(step) : Status();
 }
 
@@ -56,7 +56,7 @@ Status Net::Passes::Backward::work(int step) {
   Wiring& wires = net_.wiring_[at(step)];
   if (!wires.needs_backward) return {};
   const int layer = static_cast<int>(at(step));
-  if (Status status = net_.check_shapes(layer); !status.ok()) return status;
+  if (Status status = net_.make_ready_for_backward(layer); !status.ok()) return status;
   net_.prepare_gradients(layer);
   if (wires.backward >= 0) {
     const LentScratch lent(net_.context_, wires.backward_scratch);
