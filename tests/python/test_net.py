@@ -122,6 +122,29 @@ class Passes(Case):
             close(second, first * factor, 1e-4)
             first = second.copy()
 
+    def test_what_kernels_keep_in_their_own_order_does_not_show(self):
+        # Convolutions of this size keep images and weights in blocks of channels.
+        conv = 'layer { name: "%s" type: "Convolution" bottom: "%s" top: "%s" convolution_param { num_output: 32 kernel_size: 3 ' \
+               'weight_filler { type: "msra" } } }'
+        net = self.net('layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 16 dim: 30 dim: 30 } } }'
+                       + conv % ('one', 'data', 'one') + conv % ('two', 'one', 'two'), caffe.TEST)
+        data = np.random.default_rng(0).normal(size=(4, 16, 30, 30)).astype(np.float32)
+        image, middle, weight, out = (net.blobs['data'].data, net.blobs['one'].data, net.params['one'][0].data, net.blobs['two'].data)
+        image[...] = data
+        net.forward()
+        first = middle.copy(), out.copy()
+        taps = weight[5]   # at one place, by hand
+        close(middle[2, 5, 7, 9], (data[2, :, 7:10, 9:12] * taps).sum(), 1e-3, 1e-4)
+        for what, factor in ((weight, 2), (image, 3)):
+            what *= factor
+            net.forward()
+            close(middle, first[0] * factor, 1e-3, 1e-3)
+            close(out, first[1] * factor, 1e-3, 1e-2)
+            what /= factor
+        middle[...] = 0   # counts in a pass that begins behind it
+        net.forward(start='two')
+        self.assertFalse(out.any())
+
     def test_hooks_see_each_layer(self):
         net = self.net()
         fill(net)
