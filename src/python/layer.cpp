@@ -130,12 +130,14 @@ class PythonLayer final : public Layer {
       throw config_error(param(), keep_exception(exception));
     }
   }
+  // Notes an error of f, to which the net adds the layer's place.
   template <class F>
-  static void noting(Context& ctx, F f) {
+  void noting(Context& ctx, F f) const {
     try {
       f();
     } catch (const ConfigError& error) {
-      ctx.fail(error.error());
+      const std::string place = layer_place(param()) + ": ", words = error.what();
+      ctx.fail({error.error().code, words.starts_with(place) ? words.substr(place.size()) : words});
     }
   }
   void call(const char* method, Bottoms bottoms, Tops tops) const {

@@ -116,6 +116,9 @@ class PythonLayers(Case):
         net = self.net(INPUT + python('f', 'Failing', 'data'))
         with self.assertRaisesRegex(ZeroDivisionError, 'in forward'):
             net.forward()
+        with self.assertRaises(ZeroDivisionError):   # in a solver's step too
+            path = self.file('f.prototxt', INPUT + python('f', 'Failing', 'data'))
+            caffe.SGDSolver(self.file('solver.prototxt', f'net: "{path}" ' + SMALL_SOLVER)).step(1)
         with self.assertRaises(AttributeError):
             self.net(INPUT + python('f', 'Nobody', 'data'))
         with self.assertRaises(ModuleNotFoundError):
@@ -146,7 +149,7 @@ class PythonLayers(Case):
         del net
         import gc
         gc.collect()
-        self.refused('outside setup' if False else '', lambda: kept.add_blob(1))
+        self.refused('the net of this layer is gone', kept.add_blob, 1)
 
     def test_a_layer_decides_on_shapes_in_each_pass(self):
         net = self.net(python('source', 'Source') + python('ten', 'Ten', 'source')
