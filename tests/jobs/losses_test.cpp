@@ -63,7 +63,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Loss{"esync_0", "bbb", 0, "type: 'esync' epsilon: 0.001 max_steps: 3", 2},
                     Loss{"drift_0", "bbb", 0, "type: 'drift_barrier' max_advance: 3", 2},
                     Loss{"elastic_0", "bbb", 0, "type: 'elastic' local_steps: 3", 2},
-                    Loss{"server_0", "sbb", 0, "type: 'bsp'", 2}),
+                    Loss{"server_0", "sbb", 0, "type: 'bsp'", 2},
+                    // The only server, which coordinates, trains, or neither.
+                    Loss{"only_server_0", "sww", 0, "type: 'bsp'", 2},
+                    Loss{"only_both_0", "bww", 0, "type: 'async'", 2},
+                    Loss{"only_both_of_two", "bw", 0, "type: 'bsp'", 1},
+                    Loss{"only_server", "wsw", 1, "type: 'bsp'", 2},
+                    Loss{"only_both", "wbw", 1, "type: 'ssp' staleness: 1", 2}),
     [](const auto& info) { return info.param.name; });
 
 // Workers that exchange gradients among themselves wait for the lost one in the middle of an
@@ -109,6 +115,7 @@ std::vector<SumLoss> sum_losses() {
     all.push_back({way, "type: 'SGD'"});
     all.push_back({way, "type: 'Adam'", "bbbb", 3});
     all.push_back({way, "type: 'Adam'", "bbb", 0});
+    all.push_back({way, "type: 'SGD'", "bwww", 0});
   }
   return all;
 }
@@ -224,6 +231,31 @@ TEST_F(ProcessLosses, ACoordinatorThatIsToldToLeaveHandsOver) {
     ASSERT_TRUE(job.says(1, "continuing with 2 workers (was 3)")) << job.wait(1).ran.err;
     ASSERT_TRUE(job.says(1, "Iteration "));
     end(job, 0);
+    EXPECT_NE(newest_snapshot(folder_ + "/" + name), "");
+  }
+}
+
+// The only server leaves in order: a worker holds the params, with their histories, and coordinates
+// if the server did.
+TEST_F(ProcessLosses, TheOnlyServerHandsItsRowsToAWorker) {
+  for (const char* const roles : {"sww", "bww", "wsw"}) {
+    SCOPED_TRACE(roles);
+    const std::string name = str("last_", roles);
+    const std::string path = solver(name, str("scheme { type: 'bsp' }", kTable));
+    JobProcesses job(job_folder(name), roles);
+    job.flags.push_back("--emulate_step_ms=4");
+    job.start_all(path);
+    const std::size_t server = roles[0] == 'w' ? 1 : 0;
+    const std::size_t chief = roles[0] == 'w' ? 0 : 1, first = roles[0] == 'b' ? 0 : chief;
+    ASSERT_TRUE(job.says(first, "Iteration 5 (")) << job.wait(first).ran.err;
+    job.signal(server, SIGTERM);
+    const JobProcesses::Ended left = job.wait(server);
+    EXPECT_EQ(left.ran.code, 75) << left.ran.err;
+    ASSERT_TRUE(job.says(chief, "continuing with 2 workers (was ")) << job.wait(chief).ran.err;
+    constexpr const char* kHolds = "holds the params from now on: no server is left";
+    EXPECT_TRUE(server == 0 ? left.ran.err.find(kHolds) != std::string::npos : job.says(0, kHolds));
+    ASSERT_TRUE(job.says(chief, kFirstIteration, first == chief ? 2 : 1));
+    end(job, server);
     EXPECT_NE(newest_snapshot(folder_ + "/" + name), "");
   }
 }

@@ -14,8 +14,7 @@ namespace shoal::test {
 
 inline constexpr const char* kTable = " exchange { way: TABLE }";
 
-// Stands in the chief's line of the first iteration of each generation. If it is killed before that
-// the job ends.
+// Stands in the chief's line of the first iteration of each generation.
 inline constexpr const char* kFirstIteration = " (0 iter/s";
 
 class ProcessLosses : public testing::Test {

@@ -68,7 +68,14 @@ TEST(LostWorkers, TwoAreLostOneAfterTheOther) {
 // that momentum needs are not lost with them.
 TEST(LostWorkers, EachChiefIsLostInTurn) {
   for (const char* const way : {"RING", "FACTORS"})
-    EXPECT_GT(try_all({.exchange = by(way), .of_first = true}, 30).lost, 10);
+    for (const int losses : {1, 2, 3}) {
+      const Tally tally = try_all(
+          {.exchange = by(way), .workers = losses + 2, .losses = losses, .of_first = true}, 40);
+      EXPECT_GT(tally.lost, 15);
+      if (losses > 1) {
+        EXPECT_GT(tally.in_vain, 0);
+      }
+    }
   for (const int losses : {1, 2, 3}) {
     const Tally tally = try_all(
         {.exchange = by("TABLE"), .workers = losses + 2, .losses = losses, .of_first = true}, 80);
@@ -77,6 +84,48 @@ TEST(LostWorkers, EachChiefIsLostInTurn) {
       EXPECT_GT(tally.in_vain, 0);
     }
   }
+}
+
+// The servers are lost, alone or with the workers that held rows. One of the others holds rows
+// then.
+TEST(LostWorkers, TheLastServerIsLost) {
+  for (const char* const way : {"RING", "TREE", "FACTORS"})
+    for (const int losses : {0, 1, 2})
+      for (const bool of_first : {false, true})
+        EXPECT_GT(try_all({.exchange = by(way),
+                           .workers = losses + 2,
+                           .losses = losses,
+                           .of_first = of_first,
+                           .with_servers = true},
+                          20)
+                      .lost,
+                  losses == 2 ? 3 : 10);
+  for (const int losses : {0, 1})
+    for (const bool of_first : {false, true})
+      EXPECT_GT(try_all({.exchange = by("TABLE"),
+                         .rule = "type: 'SGD'",
+                         .losses = losses,
+                         .of_first = of_first,
+                         .with_servers = true},
+                        60)
+                    .lost,
+                30);
+}
+
+// Nothing was trained: the next worker begins the job, with the params that the first one would
+// have had.
+TEST(LostWorkers, ChiefsAreLostBeforeTheJobBegins) {
+  for (const char* const way : {"TABLE", "RING"})
+    for (const int losses : {1, 2}) {
+      const Tally tally = try_all({.exchange = by(way),
+                                   .workers = losses + 2,
+                                   .losses = losses,
+                                   .of_first = true,
+                                   .early = true},
+                                  40);
+      EXPECT_EQ(tally.lost, 40);
+      EXPECT_GT(tally.in_vain, 20);
+    }
 }
 
 TEST(LostWorkers, AClipTakesOneNormOfAllLayers) {

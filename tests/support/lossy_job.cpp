@@ -180,21 +180,35 @@ class LossyJob {
   // Returns the number of the worker among gradients: those that are lost first come last.
   int number_of(int worker) const { return one_.of_first ? one_.workers - 1 - worker : worker; }
 
-  // Workers that may be lost are no servers.
+  // Workers that may be lost are no servers, or the only ones.
   simulate::Cluster cluster() {
     simulate::Cluster cluster;
     for (int r = 0; r < one_.workers; ++r)
-      cluster.processes.push_back({.worker = true,
-                                   .server = number_of(r) < one_.workers - one_.losses,
-                                   .compute = {},
-                                   .bandwidth = one_.bandwidth,
-                                   .latency = std::chrono::microseconds(50 + random_.below(400))});
+      cluster.processes.push_back(
+          {.worker = true,
+           .server = (number_of(r) < one_.workers - one_.losses) != one_.with_servers,
+           .compute = {},
+           .bandwidth = one_.bandwidth,
+           .latency = std::chrono::microseconds(50 + random_.below(400))});
+    if (loses_server())
+      cluster.processes.push_back(
+          {.worker = false, .server = true, .compute = {}, .bandwidth = one_.bandwidth});
     slow_ = static_cast<int>(random_.below(static_cast<std::uint32_t>(one_.workers)));
     return cluster;
   }
 
+  bool loses_server() const { return one_.with_servers && one_.losses == 0; }
+
   void plan_losses() {
-    Instant at = std::chrono::microseconds(random_.below(90'000));
+    Instant at = std::chrono::microseconds(random_.below(one_.early ? 4'000 : 90'000));
+    if (loses_server())
+      job_.time().at(at, [this] {
+        if (std::ranges::any_of(workers_, [](const auto& one) { return one->thread.ended(); }))
+          return;
+        run_.was_lost = true;
+        job_.lose(static_cast<table::Rank>(one_.workers),
+                  std::chrono::microseconds(random_.below(8000)));
+      });
     for (int loss = 0; loss < one_.losses; ++loss) {
       const int worker = number_of(one_.workers - 1 - loss);
       job_.time().at(at, [this, worker] {
@@ -220,6 +234,7 @@ class LossyJob {
         gradient += input_of(w, static_cast<std::int64_t>(i));
         ++counts;
       }
+      if (counts == 0) continue;  // the update was lost with its server
       gradient /= counts;
       if (!adam) {
         first = 0.9 * first + kRate * one_.local_steps * gradient;
@@ -243,8 +258,16 @@ class LossyJob {
     std::vector<std::vector<int>> found;
     std::vector<int> counted(static_cast<std::size_t>(one_.iterations), one_.workers);
     const auto extend = [&](const auto& self, std::size_t from, int workers) -> void {
-      if (std::abs(change_of(counted) - change) < 1e-5 * (1 + std::abs(change)))
-        found.push_back(counted);
+      const auto explains = [&] {
+        return std::abs(change_of(counted) - change) < 1e-5 * (1 + std::abs(change));
+      };
+      if (explains()) found.push_back(counted);
+      const std::vector<int> all = counted;
+      for (unsigned lost = 1; lost < 1u << all.size() && loses_updates(); ++lost) {
+        for (std::size_t i = 0; i < all.size(); ++i) counted[i] = lost >> i & 1 ? 0 : all[i];
+        if (explains()) found.push_back(counted);
+      }
+      counted = all;
       if (workers == one_.workers - one_.losses) return;
       for (std::size_t at = from; at < counted.size(); ++at) {
         const std::vector<int> before = counted;
@@ -257,6 +280,11 @@ class LossyJob {
     return found;
   }
 
+  // Returns whether updates may be lost with the only server: those until all know of the loss.
+  bool loses_updates() const {
+    return one_.with_servers && one_.exchange.find("TABLE") != std::string::npos;
+  }
+
   void fail(const std::string& words) {
     if (run_.wrong.empty()) run_.wrong = words;
   }
@@ -267,9 +295,10 @@ class LossyJob {
       const Worker& worker = *workers_[static_cast<std::size_t>(w)];
       if (worker.is_lost) continue;
       if (!worker.outcome.ok()) {
+        // Only the chief and the only server, which were one process, had the params.
         const std::string& why = worker.outcome.error().message;
-        const bool has_begun = why.find("given the servers the first params") == why.npos;
-        return has_begun ? fail(str("worker ", w, ": ", why)) : void();
+        const bool was_read = why.find("was never read from server") == why.npos;
+        return was_read || !one_.with_servers ? fail(str("worker ", w, ": ", why)) : void();
       }
       if (worker.last != first.last)
         fail(str("worker ", w, " has other params than worker ", first.number));
@@ -296,6 +325,7 @@ class LossyJob {
                           ", which no history of updates explains"));
       }
     }
+    if (loses_updates()) return;
     run_.was_mixed = !fit(all, 0);
     if (!fit(all, one_.losses))
       fail("layers count a lost worker up to iterations that are too far from each other");

@@ -18,6 +18,10 @@ struct LossyCase {
   int workers = 3;
   int losses = 1;         // of the last workers, one after the other
   bool of_first = false;  // of the first ones instead: each has led, or is about to
+  // The workers that are lost are the only servers. At 0 losses the only server is a process of its
+  // own, which is lost.
+  bool with_servers = false;
+  bool early = false;  // about when the job begins
   int iterations = 6;
   int local_steps = 1;
   double bandwidth = 3e7;  // of each process

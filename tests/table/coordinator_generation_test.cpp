@@ -17,6 +17,7 @@ using table::Clock;
 using table::RosterBody;
 using table::SegmentBody;
 using table::Topic;
+using table::Want;
 using Words = std::vector<std::string>;
 using Process = CoordinatorRig::Process;
 
@@ -79,10 +80,8 @@ TEST(CoordinatorGenerations, UnknownLinksAreMeasured) {
   const std::uint32_t joining = job.coordinator.enroll();
   job.forget();
   ASSERT_TRUE(job.join(joining, {.server = false}).ok());
-  for (const std::uint32_t server : {1u, 2u})
-    EXPECT_EQ(job.hears(0, job.ask(server, Topic::kLeave, 0, table::encode(table::LeaveBody{}))),
-              Words{})
-        << "one of them cannot be spared, which waits";
+  EXPECT_EQ(job.hears(0, job.ask(1, Topic::kPause, 1, body_of(Want::kRequeue))), Words{})
+      << "a stop, which waits";
   RosterBody roster =
       regroup(job, workers, {.clock = 5, .bandwidths = {1e6, 2e6}, .measures = true}, 2);
   EXPECT_EQ(roster.processes[joining].worker, 2);

@@ -185,17 +185,36 @@ TEST(CoordinatorLosses, WhatCannotBeLostEndsAll) {
     job.lose(rank, Code::kPeer, "gone.");
     return why_ended(job);
   };
-  EXPECT_HAS(loses(LosingJob(3), 0), "had not yet given the servers the first params");
   EXPECT_EQ(loses(LosingJob(3, {.copies = 1}), 1), "");
   EXPECT_HAS(loses(LosingJob(3, {.copies = 2, .why_none = "workers sum"}), 1), ": workers sum.");
   EXPECT_EQ(loses(LosingJob(3, {.copies = 2}, {}), 1), "lost rank 1 (host b): gone.");
   using Processes = std::vector<Process>;
   const Processes apart = {{.worker = false}, {}, {.server = false}};
-  EXPECT_HAS(loses(LosingJob(Processes{{.worker = false}, {.server = false}, {.server = false}},
-                             TolerancesBody{}),
-                   0),
-             "no other server would hold the params");
+  EXPECT_HAS(loses(LosingJob(Processes{{.worker = false}, {.server = false}}, {}), 1),
+             "no other worker would train");
   EXPECT_EQ(loses(LosingJob(apart, TolerancesBody{}), 2), "") << "a worker has no rows";
+}
+
+// The first worker that is left becomes a server, and stays one when another comes.
+TEST(CoordinatorLosses, TheLastServersRoleIsAWorkers) {
+  LosingJob job({{.worker = false}, {.server = false}, {.server = false}}, {});
+  job.lose(0, Code::kPeer, "gone.");
+  EXPECT_EQ(why_ended(job), "");
+  EXPECT_HAS(job.coordinator.take_warnings().back(), "its params have no second copy");
+  job.all_ask({1, 2}, Topic::kPaused, 8);
+  EXPECT_EQ(members_of(regroup(job, {1, 2}, 1)), "-1/-1 0/0 1/-1");
+  EXPECT_EQ(job.coordinator.take_warnings().at(0),
+            "rank 1 (host b) holds the params from now on: no server is left");
+  const std::uint32_t rank = job.coordinator.enroll();
+  ASSERT_TRUE(job.join(rank, {.worker = false}).ok());
+  job.all_ask({1, 2}, Topic::kPaused, 9);
+  EXPECT_EQ(members_of(regroup(job, {1, 2}, 2)), "-1/-1 0/0 1/-1 -1/1");
+  // With the server that has just come no worker's role changes.
+  LosingJob other({{.worker = false}, {.server = false}, {.server = false}}, {});
+  ASSERT_TRUE(other.join(other.coordinator.enroll(), {.worker = false}).ok());
+  other.lose(0, Code::kPeer, "gone.");
+  other.all_ask({1, 2}, Topic::kPaused, 8);
+  EXPECT_EQ(members_of(regroup(other, {1, 2}, 1)), "-1/-1 0/-1 1/-1 -1/0");
 }
 
 // Returns the squares of the norms that the process is told, "2=29".
@@ -287,6 +306,25 @@ TEST(CoordinatorLosses, AGenerationWithoutItsChiefIsFollowedByAnother) {
   job.all_ask({2, 3}, Topic::kBarrier, table::all_drained(2));
   EXPECT_EQ(job.take(3).size(), 1u);
   EXPECT_EQ(why_ended(job), "");
+}
+
+// A process that has come meanwhile joins once there are params.
+TEST(CoordinatorLosses, AJobMayLoseItsChiefBeforeItBegins) {
+  LosingJob job(3);
+  const std::uint32_t rank = job.coordinator.enroll();
+  ASSERT_TRUE(job.join(rank, {}).ok());
+  job.all_ask({1, 2}, Topic::kShare, 1);
+  job.lose(0, Code::kPeer, "gone.");
+  EXPECT_EQ(why_ended(job), "");
+  job.all_ask({1, 2}, Topic::kPaused, 0);
+  job.forget();
+  EXPECT_EQ(members_of(regroup(job, {1, 2}, 1)), "-1/-1 0/0 1/1 -1/-1");
+  EXPECT_EQ(job.take(rank), Words{});
+  job.all_ask({1, 2}, Topic::kBarrier, table::rows_exist(1), std::string(8, '\0'));
+  EXPECT_EQ(job.take(1).back(), "pause for 4");
+  job.all_ask({1, 2}, Topic::kPaused, 1);
+  EXPECT_EQ(members_of(regroup(job, {1, 2}, 2)), "-1/-1 0/0 1/1 2/2");
+  EXPECT_EQ(job.take(rank).size(), 1u) << "the roster";
 }
 
 TEST(CoordinatorLosses, NobodyCountsTheCoordinatorOut) {

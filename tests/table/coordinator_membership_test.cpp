@@ -116,20 +116,15 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
     const char* why;
   } cases[] = {
       {{{}, {}}, 0, "it coordinates the job"},
-      {{{.server = false}, {.worker = false}}, 1, "no other server would hold the params"},
+      {{{.worker = false}, {.server = false}}, 1, "no other worker would train"},
   };
   for (const auto& [processes, rank, why] : cases)
     for (const bool at_end : {true, false}) {
       CoordinatorRig job(processes);
-      const bool asks = at_end || !processes[rank].worker;
       ASSERT_TRUE(leave(job, rank, 5, at_end).ok());
       const Words told = job.take(rank);
-      EXPECT_EQ(std::ranges::count(told, "answer 17 at 5"), asks ? 1 : 0) << why;
-      const std::uint32_t worker = processes[rank].worker ? rank : 0;
-      if (worker != rank)
-        EXPECT_EQ(job.take(worker), Words{"pause for 3"}) << why;
-      else
-        EXPECT_EQ(told.front(), "pause for 3") << why;
+      EXPECT_EQ(std::ranges::count(told, "answer 17 at 5"), at_end ? 1 : 0) << why;
+      EXPECT_EQ(told.front(), "pause for 3") << why;
       EXPECT_HAS(job.coordinator.take_warnings().at(0), why);
     }
   // The chief may go, and so may the coordinator if another can take its place.
@@ -138,11 +133,22 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
   ASSERT_TRUE(leave(two, 0, 5, false).ok());
   EXPECT_EQ(two.coordinator.take_warnings(), Words{});
   EXPECT_EQ(two.take(1), Words{"pause for 4"});
-  // Two of two servers: the second stays.
-  CoordinatorRig job(std::vector<Process>{{.server = false}, {.worker = false}, {.worker = false}});
+  // Two of two workers: the second stays.
+  CoordinatorRig job(std::vector<Process>{{.worker = false}, {.server = false}, {.server = false}});
   ASSERT_TRUE(leave(job, 1, 0, false).ok());
   ASSERT_TRUE(leave(job, 2, 0, false).ok());
   EXPECT_HAS(job.coordinator.take_warnings().at(0), "rank 2 (host c) is told to leave");
+}
+
+// Both servers leave: a worker holds the params then.
+TEST(CoordinatorLeave, TheLastServerLeavesItsRowsToAWorker) {
+  CoordinatorRig job(std::vector<Process>{{.server = false}, {.worker = false}, {.worker = false}});
+  ASSERT_TRUE(leave(job, 1, 0, false).ok());
+  ASSERT_TRUE(leave(job, 2, 0, false).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPaused, 7).ok());
+  job.forget();
+  EXPECT_EQ(numbers_of(regroup(job, {{0, 7}})), "0/0 -/- -/-");
+  for (const std::uint32_t rank : {1u, 2u}) EXPECT_EQ(job.take(rank).back(), "answer 17 at 0");
 }
 
 // ---- who joins ----

@@ -50,9 +50,11 @@ TEST(RunningJob, AJobThatIsAboutToBeginIsNone) {
   // It waits for process 0, or with it for the others.
   const auto of_first = find_running_job(job.options[2], {address_of(job.options[0])});
   ASSERT_OK(of_first);
-  ASSERT_OK(first.get());
-  ASSERT_OK(second.get());
-  ASSERT_OK(third.get());
+  // None ends before the others are there.
+  const auto one = first.get(), two = second.get(), three = third.get();
+  ASSERT_OK(one);
+  ASSERT_OK(two);
+  ASSERT_OK(three);
 }
 
 TEST(RunningJob, OneThatWasCountedOutFindsItAndOneWhoseRankIsTakenDoesNot) {

@@ -154,8 +154,7 @@ std::string data_part(const JobFlags& flags, const parallel::Place& place) {
 std::vector<std::string> where_it_may_go_on(const parallel::Place& place) {
   std::vector<std::string> addresses;
   for (const parallel::Process& one : place.machines)
-    if (one.id != place.rank && one.role != parallel::Role::kWorker)
-      addresses.push_back(join_address(one.host, std::to_string(one.port)));
+    if (one.id != place.rank) addresses.push_back(join_address(one.host, std::to_string(one.port)));
   if (place.machines.empty() && place.rank > 0) addresses.push_back(place.master);
   return addresses;
 }

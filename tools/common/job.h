@@ -80,10 +80,10 @@ parallel::Place place_to_join(const JobFlags& flags);
 // Returns the end of the name of the part that the process reads of a divided source.
 std::string data_part(const JobFlags& flags, const parallel::Place& place);
 // Returns the addresses at which a process that is started again may find its job, process 0's
-// first: those of the other servers of the machinefile; without one, that of process 0.
+// first: those of the others of the machinefile; without one, that of process 0.
 std::vector<std::string> where_it_may_go_on(const parallel::Place& place);
 // Returns the flags with which a process that had `place` in a job, and was removed from it, joins
-// it anew at one of these servers: with its role, its part of the data, and the port it had.
+// it anew at one of these addresses: with its role, its part of the data, and the port it had.
 JobFlags flags_to_rejoin(JobFlags flags, const parallel::Place& place,
                          const table::ServiceOptions& options, std::uint16_t port,
                          const std::vector<std::string>& servers);

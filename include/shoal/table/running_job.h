@@ -8,7 +8,7 @@
 
 namespace shoal::table {
 
-// Asks the servers at these addresses, the first one before the others, whether they are in a job
+// Asks the processes at these addresses, the first one before the others, whether they are in a job
 // of the same token that the process of options.rank was in, and that has counted it out. Returns
 // the addresses at which it can join, with one that has answered first; none: the process is
 // awaited, or there is no job. An address that refuses connections costs nothing, one that is

@@ -201,7 +201,7 @@ struct ServiceOptions {
   bool worker = true, server = true;
   std::string coordinator;          // "host:port" of process 0; unused there
   Rank coordinator_rank = 0;        // of the process that is there, if another took its place
-  std::vector<std::string> others;  // addresses of servers, which enroll() asks, too
+  std::vector<std::string> others;  // addresses of processes that enroll() asks, too
   std::string bind = "127.0.0.1";   // address to listen on
   std::uint16_t port = 0;           // 0: a free one
   std::string advertise;            // "host:port" or "host" told to others; empty: `bind`
@@ -244,7 +244,7 @@ struct Enrolment {
 };
 // Asks the job's process 0 for a rank, for a process that is to join while the job trains, or one
 // of those it begins with if they come without ranks; token, coordinator and times as in the
-// options. A job that trains may be asked at any of its servers. The rank belongs to options.key,
+// options. A job that trains may be asked at any of its processes. The rank belongs to options.key,
 // which is not null. An error says why there is no rank: no process there, another token.
 Result<Enrolment> enroll(const ServiceOptions& options);
 
@@ -278,7 +278,7 @@ class Service {
   // Returns whether the job, of which this server alone was a part, has stopped and is to be
   // continued.
   virtual bool requeued() const = 0;
-  // Returns the addresses of the servers of a job that has removed this process and goes on without
+  // Returns the addresses of the processes of a job that has removed this one and goes on without
   // it, where it can join anew once this service is gone. Empty: the job did not remove it.
   virtual std::vector<std::string> where_to_rejoin() const = 0;
 };

@@ -67,7 +67,7 @@ bool Evaluator::load() {
   for (const NetParam& param : solver_.net().params()) {
     const std::span<float> all = param.blob->data.host_mut();
     for (std::size_t at = 0; at < all.size(); ++row) {
-      const auto now = plan ? job_.shard(job_.server_of(row)).look(row) : std::nullopt;
+      const auto now = plan ? job_.shard(plan->rows[row].server).look(row) : std::nullopt;
       if (!now) return false;
       std::span<const float> numbers = now->payload.floats();
       if (param.lr_mult != 0 && !plan->rows[row].learns && !own_.empty())

@@ -20,7 +20,8 @@ void add(std::span<const std::uint64_t> counts, std::span<std::uint64_t> sums) {
 
 // Workers use smaller streams; processes that join use larger ones than those of the beginning.
 constexpr std::uint64_t kFirstStream = (std::uint64_t{1} << 32) + 1,
-                        kLaterStreams = std::uint64_t{1} << 35;
+                        kLaterStreams = std::uint64_t{1} << 35,
+                        kLaterServers = std::uint64_t{1} << 38;
 
 }  // namespace
 
@@ -29,12 +30,7 @@ void SimulatedJob::join() {
     const Process& process = cluster_.processes[rank];
     if (process.worker) rank_of_worker_.push_back(rank);
     worker_of_rank_.push_back(process.worker ? workers() - 1 : -1);
-    if (process.server) {
-      const int number = servers();
-      servers_.push_back(
-          {.shard = std::make_unique<table::Shard>(number, options_.maker), .rank = rank});
-      if (options_.dry) servers_.back().shard->count_only();
-    }
+    if (process.server) serving_.push_back(&add_server(rank));
     open(process);
     const table::JoinBody join{
         rank, process.worker, process.server, str("simulated ", rank), str("simulated:", rank), ""};
@@ -45,6 +41,14 @@ void SimulatedJob::join() {
   }
   CHECK(coordinator_.roster() != nullptr) << "all processes have joined";
   for (Rank rank = 0; rank < members_.size(); ++rank) connect(rank);
+}
+
+SimulatedJob::Server& SimulatedJob::add_server(Rank rank) {
+  servers_.push_back({.shard = std::make_unique<table::Shard>(servers(), options_.maker),
+                      .rank = rank,
+                      .place = servers_.size()});
+  if (options_.dry) servers_.back().shard->count_only();
+  return servers_.back();
 }
 
 void SimulatedJob::open(const Process& process) {
@@ -76,30 +80,34 @@ Instant SimulatedJob::latency(Rank rank) const {
 }
 
 // Returns the stream of random numbers of a process's link to a server, or to the coordinator.
-std::uint64_t SimulatedJob::stream(Rank rank, std::optional<int> server) const {
-  const std::uint64_t number = rank, servers = servers_.size(),
-                      founders = cluster_.processes.size();
-  if (rank >= founders)
-    return kLaterStreams + number * (servers + 1) +
-           (server ? static_cast<std::uint64_t>(*server) : servers);
+std::uint64_t SimulatedJob::stream(Rank rank, std::optional<std::size_t> server) const {
+  const auto servers = static_cast<std::uint64_t>(cluster_.servers());
+  const std::uint64_t number = rank, founders = cluster_.processes.size();
+  if (server && *server >= servers) return kLaterServers + (number << 20) + *server;
+  if (rank >= founders) return kLaterStreams + number * (servers + 1) + server.value_or(servers);
   const auto workers = static_cast<std::uint64_t>(cluster_.workers());
-  return kFirstStream + (server ? number * servers + static_cast<std::uint64_t>(*server)
-                                : workers * servers + number);
+  return kFirstStream + (server ? number * servers + *server : workers * servers + number);
 }
 
 SimulatedLink& SimulatedJob::link(Rank rank, int server) {
+  Server& there = *serving_[server];
   auto& links = members_[rank].links;
   links.resize(servers_.size());
-  std::unique_ptr<SimulatedLink>& link = links[static_cast<std::size_t>(server)];
+  std::unique_ptr<SimulatedLink>& link = links[there.place];
   if (link) return *link;
-  SimulatedEnd client{
-      .received = [this, rank,
-                   server](Message&& m) { members_[rank].table->received(server, std::move(m)); },
-      .next = [this, rank, server] { return members_[rank].table->next(server); }};
+  SimulatedEnd client{.received =
+                          [this, rank, &there](Message&& m) {
+                            if (const int number = number_of(there); number >= 0)
+                              members_[rank].table->received(number, std::move(m));
+                          },
+                      .next = [this, rank, &there]() -> std::optional<Message> {
+                        const int number = number_of(there);
+                        return number >= 0 ? members_[rank].table->next(number) : std::nullopt;
+                      }};
   SimulatedEnd shard{
-      .received = [this, rank, server](Message&& m) { arrived(server, rank, std::move(m)); }};
-  link = std::make_unique<SimulatedLink>(time_, between(rank, servers_[server].rank),
-                                         Random(options_.seed, stream(rank, server)),
+      .received = [this, rank, &there](Message&& m) { arrived(there, rank, std::move(m)); }};
+  link = std::make_unique<SimulatedLink>(time_, between(rank, there.rank),
+                                         Random(options_.seed, stream(rank, there.place)),
                                          std::move(client), std::move(shard));
   return *link;
 }
@@ -127,8 +135,8 @@ void SimulatedJob::install_plan(const Plan& plan, const table::Table::Source& in
       const Status status = shard(server).handle(0, message, ready);
       if (!status.ok()) return fail(status.error());
     }
-  for (const Server& server : servers_)
-    for (const Rank lost : members_[server.rank].gone) count_out(server, lost);
+  for (const Server* server : serving_)
+    for (const Rank lost : members_[server->rank].gone) count_out(*server, lost);
 }
 
 // Settles counts that are by numbers which processes have in this generation alone.
@@ -156,10 +164,18 @@ void SimulatedJob::begin_generation(const Plan& plan) {
   worker_of_rank_.assign(members_.size(), -1);
   for (int worker = 0; worker < workers(); ++worker)
     worker_of_rank_[rank_of_worker_[worker]] = worker;
+  serving_.clear();
+  for (const Rank rank : plan.server_ranks) {
+    const auto known = std::ranges::find(servers_, rank, &Server::rank);
+    Server& server = known == servers_.end() ? add_server(rank) : *known;
+    server.shard->renumber(servers());
+    serving_.push_back(&server);
+  }
 }
 
 void SimulatedJob::lose(Rank rank, Instant delay) {
-  members_[rank].table->be_lost();
+  members_[rank].is_lost = true;
+  if (SimulatedTable* const table = members_[rank].table) table->be_lost();
   time_.after(delay, [this, rank] {
     std::vector<table::Dispatch> out;
     coordinator_.lost(rank, Code::kPeer, str("It was lost", table::kRefused, "."), time_.now(),
@@ -191,30 +207,28 @@ std::int64_t SimulatedJob::updates() const {
   if (plan == nullptr) return 0;
   const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
   if (row == plan->rows.end()) return past_updates_ + tasks_ / workers();
-  const auto now = servers_[row->server].shard->look(static_cast<RowId>(row - plan->rows.begin()));
+  const auto now = serving_[row->server]->shard->look(static_cast<RowId>(row - plan->rows.begin()));
   return past_updates_ + (now ? now->version - plan->start : 0);
 }
 
 // ---- messages ----
 
 // Handles a message at its server, one after the other. A push takes time.
-void SimulatedJob::arrived(int server, Rank rank, Message&& message) {
-  Server& here = servers_[server];
+void SimulatedJob::arrived(Server& here, Rank rank, Message&& message) {
   const auto* push = std::get_if<table::Push>(&message);
   const double each = process_of(here.rank).seconds_per_byte;
   const Instant takes =
       push ? to_instant(each * static_cast<double>(push->payload.bytes.size())) : Instant{};
   here.busy = std::max(here.busy, time_.now()) + takes;
-  if (here.busy == time_.now()) return handle(server, rank, message);
-  time_.at(here.busy,
-           [this, server, rank, said = std::move(message)] { handle(server, rank, said); });
+  if (here.busy == time_.now()) return handle(here, rank, message);
+  time_.at(here.busy, [this, &here, rank, said = std::move(message)] { handle(here, rank, said); });
 }
 
 // Handles the message of a process, unless the server knows it to be lost, or it was a worker in an
 // earlier generation alone.
-void SimulatedJob::handle(int server, Rank rank, const Message& message) {
-  Server& here = servers_[server];
-  if (members_[here.rank].gone.contains(rank) || worker_of_rank_[rank] < 0) return;
+void SimulatedJob::handle(Server& here, Rank rank, const Message& message) {
+  const Member& member = members_[here.rank];
+  if (member.is_lost || member.gone.contains(rank) || worker_of_rank_[rank] < 0) return;
   pass(here, worker_of_rank_[rank], message);
 }
 
@@ -227,7 +241,7 @@ void SimulatedJob::pass(Server& server, int worker, const Message& message) {
 }
 
 void SimulatedJob::dispatch(const Server& here, table::Outbox& out) {
-  const auto server = static_cast<int>(&here - servers_.data());
+  const int server = number_of(here);
   for (table::Outgoing& one : out) {
     if (one.to == table::kCoordinator) {
       members_[here.rank].to_coordinator->send(0, std::move(one.message));
@@ -250,6 +264,7 @@ void SimulatedJob::hear(Rank rank, const Message& message) {
   if (directive && directive->kind == table::DirectiveKind::kAbort)
     return fail({directive->code, directive->text});
   Member& member = members_[rank];
+  if (member.is_lost) return;
   const auto server = std::ranges::find(servers_, rank, &Server::rank);
   if (directive && directive->kind == table::DirectiveKind::kLost) {
     const auto lost = static_cast<Rank>(directive->clock);
@@ -257,7 +272,7 @@ void SimulatedJob::hear(Rank rank, const Message& message) {
     if (server != servers_.end()) count_out(*server, lost);
     if (member.table) member.table->lose(lost);
   } else if (std::holds_alternative<table::NormTotal>(message)) {
-    pass(*server, 0, message);
+    if (server != servers_.end()) pass(*server, 0, message);
   } else if (member.table) {
     member.table->heard(message);
   }

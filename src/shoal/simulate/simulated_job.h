@@ -45,7 +45,7 @@ class SimulatedJob {
   table::VirtualTime& time() { return time_; }
   const table::RosterBody& roster() const { return *coordinator_.roster(); }
   int workers() const { return static_cast<int>(rank_of_worker_.size()); }
-  int servers() const { return static_cast<int>(servers_.size()); }
+  int servers() const { return static_cast<int>(serving_.size()); }
   const JobOptions& options() const { return options_; }
   const Process& process_of(Rank rank) const { return *members_[rank].process; }
   const Cluster& cluster() const { return cluster_; }
@@ -72,8 +72,7 @@ class SimulatedJob {
   std::int64_t updates() const;
   void task_ends(Rank rank) { ++tasks_, ++members_[rank].tasks; }
 
-  int server_of(RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
-  table::Shard& shard(int server) { return *servers_[server].shard; }
+  table::Shard& shard(int server) { return *serving_[server]->shard; }
   // Returns counts of a worker's pushes on all servers, and of the reads that the server in the
   // worker's process has answered.
   table::StalenessCounts staleness(Rank rank) const;
@@ -88,8 +87,8 @@ class SimulatedJob {
   table::ShardCounters counters() const;
   table::Traffic traffic(Rank rank) const;  // of the process
 
-  // Loses a worker whose process is no server: it does nothing more. The coordinator notes it after
-  // `delay`, and the others hear of it from there. The coordinator itself is lost with no process.
+  // Loses a process: it does nothing more. The coordinator notes it after `delay`, and the others
+  // hear of it from there. The coordinator itself is lost with no process.
   void lose(Rank rank, Instant delay);
   // Adds a worker's process, like the one of this rank. Returns its rank, with which its table asks
   // to join.
@@ -109,7 +108,8 @@ class SimulatedJob {
   struct Server {
     std::unique_ptr<table::Shard> shard;
     Rank rank = 0;
-    Instant busy{};  // when the server has handled everything that has arrived
+    std::size_t place = 0;  // in servers_
+    Instant busy{};         // when the server has handled everything that has arrived
     // The pushes of each worker, by number, when the generation began.
     std::vector<table::PushCounts> before{};
     table::PushCounts since(int worker) const;  // since then
@@ -123,22 +123,28 @@ class SimulatedJob {
     const Process* process = nullptr;
     Ports ports{};
     SimulatedTable* table = nullptr;  // of a worker
-    std::set<Rank> gone{};            // the processes that it knows to be lost
-    table::StalenessCounts past{};    // of its pushes in the generations before
-    Pushed pushed{};                  // likewise
-    std::int64_t tasks = 0;           // that it has ended in this generation
-    // The links to each server; null: not used yet.
+    bool is_lost = false;
+    std::set<Rank> gone{};          // the processes that it knows to be lost
+    table::StalenessCounts past{};  // of its pushes in the generations before
+    Pushed pushed{};                // likewise
+    std::int64_t tasks = 0;         // that it has ended in this generation
+    // The links to each server, by its place; null: not used yet.
     std::vector<std::unique_ptr<table::SimulatedLink>> links{};
     std::unique_ptr<table::SimulatedLink> to_coordinator{};
   };
 
   void join();
   void open(const Process& process);
+  Server& add_server(Rank rank);
+  int number_of(const Server& server) const {
+    const auto found = std::ranges::find(serving_, &server);
+    return found == serving_.end() ? -1 : static_cast<int>(found - serving_.begin());
+  }
   void connect(Rank rank);
   table::SimulatedLinkOptions between(Rank first, Rank second);
-  std::uint64_t stream(Rank rank, std::optional<int> server) const;
-  void arrived(int server, Rank rank, Message&& message);
-  void handle(int server, Rank rank, const Message& message);
+  std::uint64_t stream(Rank rank, std::optional<std::size_t> server) const;
+  void arrived(Server& here, Rank rank, Message&& message);
+  void handle(Server& here, Rank rank, const Message& message);
   void pass(Server& server, int worker, const Message& message);
   void dispatch(const Server& server, table::Outbox& out);
   void count_out(const Server& server, Rank lost);
@@ -146,7 +152,7 @@ class SimulatedJob {
   void hear(Rank rank, const Message& message);
   void end_generation();
   void begin_generation(const Plan& plan);
-  const Plan* plan() const { return servers_[0].shard->plan(); }
+  const Plan* plan() const { return serving_[0]->shard->plan(); }
   double learning_rows() const;
 
   const Cluster cluster_;
@@ -157,7 +163,9 @@ class SimulatedJob {
   std::vector<int> worker_of_rank_;   // -1: the process is no worker in it
   std::int64_t past_updates_ = 0;     // in the generations before
   std::int64_t tasks_ = 0;            // of all workers, in this generation
-  std::vector<Server> servers_;
+  // All that there have been; those of this generation, by number.
+  std::deque<Server> servers_;
+  std::vector<Server*> serving_;
   std::deque<Member> members_;  // by rank; links and events hold places in it
   mutable Mutex mutex_;
   Status status_ GUARDED_BY(mutex_);

@@ -60,8 +60,36 @@ void SimulatedTable::open(const Plan& plan, const Destinations& destinations) {
       std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destinations);
   awaited_.assign(plan.rows.size(), false);
   missing_ = 0;
-  needed_ = table::has_messages(plan) ? plan.ranks : std::vector<table::Rank>();
+  never_.clear();
+  workers_ = plan.ranks;
+  servers_ = plan.server_ranks;
+  needed_.clear();
+  if (table::has_messages(plan)) {
+    needed_.insert(plan.ranks.begin(), plan.ranks.end());
+    needed_.insert(plan.server_ranks.begin(), plan.server_ranks.end());
+  }
   count_losses();
+  for (const table::Rank server : servers_)
+    if (is_gone(server)) fail_over(server);
+}
+
+void SimulatedTable::lose(table::Rank rank) {
+  gone_.insert(rank);
+  note_lost(rank);
+  count_losses();
+  if (client_) fail_over(rank);
+  wake();
+}
+
+// Goes on without a process. If it is a server nobody else has its rows.
+void SimulatedTable::fail_over(table::Rank rank) {
+  const auto server = std::ranges::find(servers_, rank);
+  if (server == servers_.end()) return;
+  const auto none = [](int) { return table::Client::kNoServer; };
+  const auto lost = client_->lose_server(static_cast<int>(server - servers_.begin()), none,
+                                         needs_no_rows(workers_, rank_));
+  if (!lost.ok()) return job_.fail(lost.error());
+  for (const RowId row : lost.value()) arrived(row);
 }
 
 // Forgets, after a loss, rows that are on their way: their memory is about to go.
@@ -107,7 +135,7 @@ void SimulatedTable::push(std::span<const table::Push> together) {
   for (const table::Push& push : together) {
     pushed(push.clock);
     client_->push(push, now());
-    pump(job_.server_of(push.row));
+    ask_server(push.row);
   }
 }
 
@@ -115,12 +143,22 @@ void SimulatedTable::get(RowId row, Clock clock, table::Part part) {
   enter();
   if (!status().ok()) return;
   client_->get(row, clock, part, now());
-  pump(job_.server_of(row));
+  ask_server(row);
+}
+
+// Lets the row's server hear what there is to say. A row that no server has any more is there.
+void SimulatedTable::ask_server(RowId row) {
+  if (const int server = client_->server_of(row); server != table::Client::kNoServer)
+    pump(server);
+  else if (client_->is_written(row))
+    never_.insert(row);
+  else
+    arrived(row);
 }
 
 void SimulatedTable::when_arrived(std::span<const RowId> rows, std::function<void()> then) {
   for (const RowId row : rows)
-    if (!awaited_[row] && !client_->arrived(row)) {
+    if (!awaited_[row] && !is_there(row)) {
       awaited_[row] = true;
       ++missing_;
     }
@@ -139,6 +177,7 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
 
 void SimulatedTable::received(int server, Message&& message) {
   if (!client_ || is_lost_ || std::holds_alternative<table::Ready>(message)) return;
+  if (is_gone(servers_.at(static_cast<std::size_t>(server)))) return;
   auto* const row = std::get_if<table::RowMessage>(&message);
   if (row != nullptr && job_.options().dry && !row->payload.bytes.empty()) {
     row->payload.bytes = client_->place(*row, row->payload.bytes.size());
@@ -147,10 +186,14 @@ void SimulatedTable::received(int server, Message&& message) {
   const Result<bool> taken = client_->take(server, message);
   if (!taken.ok()) return job_.fail(taken.error());
   pump(server);
-  if (row == nullptr || !taken.value() || !client_->arrived(row->row)) return;
-  if (arrived_) arrived_(row->row);
-  if (!awaited_[row->row]) return;
-  awaited_[row->row] = false;
+  if (row != nullptr && taken.value()) arrived(row->row);
+}
+
+void SimulatedTable::arrived(RowId row) {
+  if (!client_->arrived(row)) return;
+  if (arrived_) arrived_(row);
+  if (!awaited_[row]) return;
+  awaited_[row] = false;
   if (--missing_ == 0) std::exchange(then_, nullptr)();
 }
 

@@ -76,8 +76,7 @@ class SimulatedTable final : public table::TableSession {
   Status wait(std::span<const RowId> rows) override;
   bool has(std::span<const RowId> rows) override {
     enter();
-    return !client_ ||
-           std::ranges::all_of(rows, [this](RowId row) { return client_->arrived(row); });
+    return !client_ || std::ranges::all_of(rows, [this](RowId row) { return is_there(row); });
   }
   table::Version version(RowId row) override {
     enter();
@@ -121,12 +120,7 @@ class SimulatedTable final : public table::TableSession {
   }
   bool is_lost() const { return is_lost_; }
   // Goes on without the process of this rank, which the coordinator has counted out.
-  void lose(table::Rank rank) {
-    gone_.insert(rank);
-    note_lost(rank);
-    count_losses();
-    wake();
-  }
+  void lose(table::Rank rank);
   // Handles a message of the coordinator.
   void heard(const Message& message);
   // Lets the thread look again whether it has to wait.
@@ -152,6 +146,10 @@ class SimulatedTable final : public table::TableSession {
     missing_ = 0;
     then_ = nullptr;
   }
+  void ask_server(RowId row);
+  bool is_there(RowId row) const { return client_->arrived(row) && !never_.contains(row); }
+  void fail_over(table::Rank rank);
+  void arrived(RowId row);
   void count_losses() {
     set_losses(static_cast<std::size_t>(
         std::ranges::count_if(needed_, [this](table::Rank rank) { return gone_.contains(rank); })));
@@ -176,7 +174,9 @@ class SimulatedTable final : public table::TableSession {
   bool is_refused_ = false;                  // it cannot join
   std::int64_t tasks_ = 0, made_again_ = 0;  // of this generation; of all, those made again
   std::set<table::Rank> gone_;
-  std::vector<table::Rank> needed_;  // whose loss interrupts this worker, in this generation
+  std::set<RowId> never_;  // rows of one writer that were lost with their server
+  std::vector<table::Rank> workers_, servers_;  // of this generation
+  std::set<table::Rank> needed_;  // whose loss interrupts this worker, in this generation
 };
 
 }  // namespace shoal::simulate

@@ -264,7 +264,8 @@ void Client::link_up(int server) {
       say(slot, Say::kGet);
 }
 
-Result<std::vector<RowId>> Client::lose_server(int server, const std::function<int(int)>& heir_of) {
+Result<std::vector<RowId>> Client::lose_server(int server, const std::function<int(int)>& heir_of,
+                                               bool may_be_unread) {
   std::vector<Slot> waiting;
   for (Slot slot = 0; slot < waits_.size(); ++slot)
     if (waits_[slot].waiting && server_of(row_of(slot)) == server) waiting.push_back(slot);
@@ -280,7 +281,7 @@ Result<std::vector<RowId>> Client::lose_server(int server, const std::function<i
       say(slot, pushes ? Say::kPush : Say::kGet);
       continue;
     }
-    if (part_of(slot) == Part::kWeights && !known_[slot / kParts])
+    if (part_of(slot) == Part::kWeights && !known_[slot / kParts] && !may_be_unread)
       return Error{Code::kPeer, str("row ", row_of(slot), " was never read from server ", server,
                                     ", which is lost, and no other has it")};
     arrive(slot, versions_[slot / kParts]);

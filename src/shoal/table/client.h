@@ -69,9 +69,11 @@ class Client {
   // Goes on without a server that is lost: the server heir_of(s) answers from now on for the rows
   // that server s of the plan had, and gets again what was not acknowledged. If that is kNoServer,
   // the rows stay as they were read last, and pushes of them are dropped: they have arrived at
-  // once, and are returned. Returns an error if such a row was never read.
+  // once, and are returned. Returns an error if such a row was never read, unless
+  // `may_be_unread`: its numbers do not count then, or are what the worker had before it read.
   static constexpr int kNoServer = -1;
-  Result<std::vector<RowId>> lose_server(int server, const std::function<int(int)>& heir_of);
+  Result<std::vector<RowId>> lose_server(int server, const std::function<int(int)>& heir_of,
+                                         bool may_be_unread = false);
   // Returns the server that has the row now, or kNoServer. A row that one worker writes is lost
   // with its server: it never arrives.
   int server_of(RowId row) const {

@@ -91,8 +91,9 @@ class Coordinator {
   void take_part(Rank rank, const Ask& ask);
   Status report(Rank rank, const Ask& ask);
   void look_for_training() {
-    if (roster() && job_.rounds.is_past(rows_exist(roster()->generation)))
-      job_.participation.train();
+    if (!roster() || !job_.rounds.is_past(rows_exist(roster()->generation))) return;
+    job_.participation.train();
+    membership_.begun();
   }
   void state(auto& io) {
     io(scheme_generation_, paced_, job_.members, job_.outputs, job_.regrouping, job_.agreement,

@@ -92,15 +92,13 @@ Status TableSession::create(const Plan& plan, const Source& initial,
   }
   std::string begins;
   put_le(begins, start_.first);
-  const auto exist = ask(Topic::kBarrier, rows_exist(plan.generation), std::move(begins));
-  rows_exist_ = exist.ok();
-  return exist;
+  return ask(Topic::kBarrier, rows_exist(plan.generation), std::move(begins));
 }
 
 // Notes who is the chief of a generation that this worker has not seen before.
 void TableSession::look_for_chief() {
   if (known_ == roster().generation) return;
-  known_ = seen_ = roster().generation;
+  known_ = roster().generation;
   rows_exist_ = is_chief_lost_ = false;
   const auto& all = roster().processes;
   const auto chief = std::ranges::find(all, 0, &RosterBody::Process::worker);
@@ -138,9 +136,12 @@ Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body
   enter();
   TRY(this->status());
   look_for_chief();
-  const bool ends_early = is_interrupted(topic), needs_chief = topic != Topic::kRegroup;
+  const bool needs_chief = topic != Topic::kRegroup;
+  const auto ends_early = [&] {
+    return is_interrupted(topic) && !is_in_vain() && !interruption().ok();
+  };
   if (needs_chief && is_in_vain()) return began_in_vain();
-  if (ends_early) TRY(interruption());
+  if (ends_early()) return interrupted();
   if (body.size() > kMaxBodyBytes)
     return Error{Code::kInternal, str(name_of(topic), " ", clock, " has a body of ", body.size(),
                                       " bytes; at most ", kMaxBodyBytes, " can be sent")};
@@ -155,11 +156,12 @@ Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body
   std::optional<std::string> answer;
   const auto answered = [&](PendingAnswers& heard) {
     return (answer = heard.take_answer(topic, clock, part)).has_value() ||
-           (needs_chief && is_in_vain()) || (ends_early && !interruption().ok());
+           (needs_chief && is_in_vain()) || ends_early();
   };
   const Status status = wait_to_hear(answered, "for the other workers for", "");
   TRY(status);
   if (!answer) return needs_chief && is_in_vain() ? began_in_vain() : interrupted();
+  if (topic == Topic::kBarrier && clock == rows_exist(*known_)) rows_exist_ = true;
   return *std::move(answer);
 }
 

@@ -70,11 +70,19 @@ class TableSession : public Table {
   }
   // Forgets which rows are waited for: some may never come.
   virtual void forget_waits() {}
+  // Returns whether the process of this rank may go on with rows of this generation that it has not
+  // read: it is the chief, whose params they are, or a worker before it speaks for all. `workers`:
+  // their ranks, in order.
+  bool needs_no_rows(std::span<const Rank> workers, Rank rank) const {
+    const auto before = std::ranges::lower_bound(workers, rank);
+    return before == workers.begin() ||
+           std::any_of(workers.begin(), before, [this](Rank one) { return !is_gone(one); });
+  }
   bool was_interrupted() const { return known_losses_ > 0; }  // in this generation
 
  private:
   void look_for_chief();
-  bool is_in_vain() const { return !rows_exist_ && is_chief_lost_ && seen_ > 0; }
+  bool is_in_vain() const { return !rows_exist_ && is_chief_lost_; }
 
   const bool compares_;
   const SchemeMaker maker_;
@@ -87,7 +95,6 @@ class TableSession : public Table {
   std::atomic<std::uint32_t> losses_{0}, known_losses_{0};
   // The chief of the generation that this worker has last seen begin, and what became of it.
   std::optional<Generation> known_;
-  std::atomic<Generation> seen_{0};
   std::atomic<Rank> chief_{kNoRank};
   std::atomic<bool> is_chief_lost_{false}, rows_exist_{false};
 };

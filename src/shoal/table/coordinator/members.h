@@ -78,6 +78,15 @@ class Members {
     const std::vector<Rank> here = which(is_here);
     return here.empty() ? rank_of_worker(0) : here.front();
   }
+  // Makes the first worker a server, too, if none of these processes is one: it keeps the role.
+  // Those that the job began with come first, whose addresses others can reach.
+  void fill_role_of_server(const std::function<bool(const Member&)>& of) {
+    const std::vector<Rank> all = which(of);
+    const auto serves = [this](Rank rank) { return members_[rank].body.server; };
+    if (all.empty() || std::ranges::any_of(all, serves)) return;
+    members_[all.front()].body.server = true;
+    warn(name(all.front()) + " holds the params from now on: no server is left");
+  }
   void heard(Rank rank, Clock clock) {
     if (rank < size()) members_[rank].clock = std::max(members_[rank].clock, clock);
   }

@@ -127,14 +127,17 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
       return job_.members.broken(rank, " sends ", wrong);
     ends[rank] = std::move(end).value();
   }
-  const std::vector<Rank> new_ones = newcomers();
+  const bool is_in_vain = std::exchange(is_in_vain_, false);
+  has_begun_ = has_begun_ || !is_in_vain;
+  const std::vector<Rank> new_ones = has_begun_ ? newcomers() : std::vector<Rank>();
   const std::vector<Rank> leaving =
       job_.members.which([](const Member& member) { return member.leaving && !member.left; });
-  roster_ = job_.regrouping.next(ends, [this](Rank rank) { return job_.stragglers.seconds(rank); });
+  roster_ = job_.regrouping.next(ends, has_begun_,
+                                 [this](Rank rank) { return job_.stragglers.seconds(rank); });
   for (const Rank rank : leaving) let_go(rank);
   job_.rounds.begin_generation();
   tolerances_.reset();
-  if (!std::exchange(is_in_vain_, false)) lost_early_.clear();
+  if (!is_in_vain) lost_early_.clear();
   silent_.clear();
   job_.participation.regroup(*roster_, ends);
   job_.norms.begin_generation(roster_->generation);
@@ -151,6 +154,7 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
     if (!job_.members[server].works() && std::ranges::count(new_ones, server) == 0)
       job_.members.say(server,
                        Answer{Topic::kRegroup, static_cast<Clock>(roster_->generation), body});
+  holds_newcomers_ = !has_begun_;
   return body;
 }
 
@@ -193,10 +197,9 @@ Status Membership::leave(Rank rank, const Ask& ask) {
 std::string Membership::why_it_stays(Rank rank) const {
   if (rank == coordinator_ && !has_standby_) return "it coordinates the job, and has no standby";
   const auto others = job_.members.which([&](const Member& member) {
-    return member.serves() && !member.leaving && &member != &job_.members[rank];
+    return member.works() && !member.leaving && &member != &job_.members[rank];
   });
-  if (job_.members[rank].serves() && others.empty()) return "no other server would hold the params";
-  return "";
+  return others.empty() ? "no other worker would train" : "";
 }
 
 // Lets the process end: its rows, if it had any, are elsewhere, and no process waits for it.
@@ -274,7 +277,7 @@ Status Membership::tolerances(Rank rank, const Ask& ask) {
   if (static_cast<Generation>(ask.clock) != roster_->generation) return {};
   tolerances_ = std::move(body).value();
   job_.norms.set_copies(tolerances_->copies);
-  if (tolerances_->interrupts && !lost_early_.empty()) job_.rounds.interrupt();
+  if (interrupts() && has_lost_early()) job_.rounds.interrupt();
   for (const auto& [lost, error] : std::exchange(lost_early_, {}))
     if (const std::string ends = why_it_ends_all(lost) + rows_lost_with(lost); !ends.empty())
       end({error.code, lost_words(lost, error.message, ends)}, lost);
@@ -285,11 +288,8 @@ Status Membership::tolerances(Rank rank, const Ask& ask) {
 std::string Membership::why_it_ends_all(Rank rank) const {
   if (!bears_.goes_on) return "on_lost is STOP";
   const Member& member = job_.members[rank];
-  if (roster_->generation == 0 && begins_with(rank))
-    return "it is the chief, and had not yet given the servers the first params";
-  const auto others = job_.members.which(
-      [&](const Member& other) { return other.serves() && !other.left && &other != &member; });
-  if (member.serves() && others.empty()) return "no other server would hold the params";
+  if (member.active() && job_.members.active().size() == 1 && !any_done())
+    return "no other worker would train";
   if (!tolerances_) return "";  // the plan will show it
   return tolerances_->why_none;
 }
@@ -383,7 +383,7 @@ void Membership::go_on_without(Rank rank, const std::string& why) {
     job_.rounds.end_in_vain();
   }
   job_.rounds.forget(rank);
-  if (tolerances_ && tolerances_->interrupts) job_.rounds.interrupt();
+  if (interrupts()) job_.rounds.interrupt();
   if (member.active()) {
     job_.pacing.lose(rank);
     take_out(rank);

@@ -58,6 +58,11 @@ class Membership {
   void want_next(const std::string& why) {
     if (job_.regrouping.want(why)) job_.agreement.want(Want::kRegroup);
   }
+  // Notes that the servers have the params of this generation: those that have come meanwhile join.
+  void begun() {
+    if (!std::exchange(holds_newcomers_, false)) return;
+    for (const Rank rank : newcomers()) want_next(job_.members.name(rank) + " joins");
+  }
   // Returns the next roster's bytes.
   Result<std::string> next_generation(const Rounds::Round& round);
 
@@ -86,7 +91,8 @@ class Membership {
   }
   void state(auto& io) {
     io(seed_, bears_.goes_on, bears_.min_workers, coordinator_, has_standby_, tolerances_,
-       is_in_vain_, lost_early_, silent_, roster_, configuration_, ended_, finished_, done_at_);
+       is_in_vain_, has_begun_, holds_newcomers_, lost_early_, silent_, roster_, configuration_,
+       ended_, finished_, done_at_);
   }
 
  private:
@@ -113,6 +119,13 @@ class Membership {
   bool begins_with(Rank rank) const {
     return job_.members[rank].worker == 0 && !job_.rounds.is_past(rows_exist(roster_->generation));
   }
+  // Returns whether a loss interrupts the rounds, as they are not at their end anyway.
+  bool interrupts() const { return tolerances_ && tolerances_->interrupts && !is_in_vain_; }
+  // Returns whether one of this generation was lost before its plan was known.
+  bool has_lost_early() const {
+    return std::ranges::any_of(lost_early_,
+                               [this](const auto& lost) { return in_roster(lost.first); });
+  }
   bool is_cut_off(Rank rank) const;
   void let_go(Rank rank);
   void take_out(Rank rank);
@@ -134,6 +147,8 @@ class Membership {
   std::optional<TolerancesBody> tolerances_;  // of the present generation, once known
   std::map<Rank, Error> lost_early_;          // before that
   bool is_in_vain_ = false;                   // it has lost its chief before it could begin
+  bool has_begun_ = false;                    // some generation has; until then no process joins
+  bool holds_newcomers_ = false;              // until this one has
   std::set<Rank> silent_;                     // lost in this generation, but perhaps alive
   Rank coordinator_ = 0;
   bool has_standby_ = false;

@@ -28,7 +28,7 @@ class Regrouping {
   // Returns the first roster of the job: all founding processes.
   RosterBody first(std::uint64_t seed) {
     roster_.seed = seed;
-    number();
+    number(&Member::here);
     list({}, 0);
     founders_ = members_.workers();
     return roster_;
@@ -43,10 +43,12 @@ class Regrouping {
 
   // Makes the next roster. The workers in `ends` are all there are, and at their ends. A worker
   // that was leaving has left, and one that came since the last has joined, where the slowest is.
+  // If no server is left a worker becomes one. Processes that have come since wait for a later one
+  // unless it `admits` them.
   // `seconds`: of an iteration, of the process with this rank; 0: not known. The first worker in
   // `ends` speaks for all: the chief, or, if that is lost, the next chief. Its weights and
   // bandwidths fit (why_not).
-  RosterBody next(const std::map<Rank, SegmentBody>& ends,
+  RosterBody next(const std::map<Rank, SegmentBody>& ends, bool admits,
                   const std::function<double(Rank)>& seconds) {
     Clock least = kUnbounded;
     std::map<Rank, Clock> clocks;
@@ -67,7 +69,11 @@ class Regrouping {
     take(chief);
     for (Rank rank = 0; rank < members_.size(); ++rank)
       members_[rank].left = members_[rank].left || members_[rank].leaving;
-    number();
+    const auto takes_part = [admits](const Member& member) {
+      return member.here() && (admits || member.works() || member.serves());
+    };
+    members_.fill_role_of_server(takes_part);
+    number(takes_part);
     weigh_new();
     if (scheme) plans(for_workers(*scheme, before, members_.workers(), seconds));
     roster_.measures = chief.measures && knows_not_all();
@@ -133,12 +139,13 @@ class Regrouping {
            std::ranges::any_of(servers, [this](Rank rank) { return !members_[rank].bandwidth; });
   }
   // Numbers workers and servers in the order of ranks.
-  void number() {
+  void number(const std::function<bool(const Member&)>& takes_part) {
     std::int32_t workers = 0, servers = 0;
     for (Rank rank = 0; rank < members_.size(); ++rank) {
       Member& member = members_[rank];
-      member.worker = member.here() && member.body.worker ? workers++ : -1;
-      member.server = member.here() && member.body.server ? servers++ : -1;
+      const bool is_in = takes_part(member);
+      member.worker = is_in && member.body.worker ? workers++ : -1;
+      member.server = is_in && member.body.server ? servers++ : -1;
     }
   }
   void list(const std::map<Rank, Clock>& clocks, Clock least) {

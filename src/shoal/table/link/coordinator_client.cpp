@@ -4,11 +4,11 @@
 
 namespace shoal::table {
 CoordinatorClient::CoordinatorClient(ProcessState& process, IoThreads& threads,
-                                     CoordinatorHost* host, std::function<void(Message&&)> hear)
+                                     CoordinatorHost& host, std::function<void(Message&&)> hear)
     : process_(process),
       strand_(threads),
-      standby_(process.options.rank == 0 ? nullptr : host),
-      host_(process.options.rank == 0 ? host : nullptr),
+      host_(host),
+      is_direct_(process.options.rank == 0),
       hear_(std::move(hear)),
       peer_(process, strand_, Purpose::kCoordination, process.options.coordinator_rank, *this) {}
 
@@ -21,7 +21,7 @@ void CoordinatorClient::dial(const std::string& address) {
 }
 
 void CoordinatorClient::send(Message message) {
-  if (host_) return host_->hear(0, std::move(message));
+  if (is_direct_) return host_.hear(0, std::move(message));
   strand_.post([this, message = std::move(message)]() mutable {
     peer_.send_surely(std::move(message));
     paused();
@@ -48,7 +48,7 @@ void CoordinatorClient::report_lost(Rank rank, Clock clock, const Error& error) 
 void CoordinatorClient::expect_word_of(Rank rank, Clock clock, const Error& error) {
   strand_.after(4 * process_.options.stall_abort, [this, rank, clock, error] {
     if (process_.over() || process_.is_gone(rank)) return;
-    if (!host_ && !peer_.link()) return expect_word_of(rank, clock, error);
+    if (!is_direct_ && !peer_.link()) return expect_word_of(rank, clock, error);
     // Without proof of its end the process at the other end may go on, without this one.
     process_.fail(
         {proves_end(error.message) ? error.code : Code::kRequeue,
@@ -73,10 +73,6 @@ Status CoordinatorClient::received(Peer&, Message&& message) {
   return {};
 }
 
-void CoordinatorClient::regrouped() {
-  if (CoordinatorHost* const host = host_ ? host_ : standby_) host->regrouped();
-}
-
 // Looks for the process that takes the coordinator's place.
 bool CoordinatorClient::follow(const Error& why) {
   const RosterBody* const roster = process_.roster();
@@ -86,8 +82,8 @@ bool CoordinatorClient::follow(const Error& why) {
   for (const Rank rank : successors(*roster)) {
     if (lost_.contains(rank) || process_.is_gone(rank)) continue;
     if (rank == process_.options.rank) {
-      if (!standby_ || !standby_->may_succeed()) return false;
-      standby_->succeed(process_.coordinator, why, has_proof_);
+      if (!host_.may_succeed()) return false;
+      host_.succeed(process_.coordinator, why, has_proof_);
     } else {
       LOG(WARNING) << process_.name_of(peer_.rank())
                    << ", which coordinates the job, is lost: " << why.message

@@ -10,8 +10,8 @@ namespace shoal::table {
 class CoordinatorClient final : public PeerOwner {
  public:
   // `hear` gets the coordinator's messages, on the client's strand, and passes those for the worker
-  // on to pending(). `host` is that of this process, null where there is none.
-  CoordinatorClient(ProcessState& process, IoThreads& threads, CoordinatorHost* host,
+  // on to pending(). `host` is that of this process.
+  CoordinatorClient(ProcessState& process, IoThreads& threads, CoordinatorHost& host,
                     std::function<void(Message&&)> hear);
 
   // ---- on any thread ----
@@ -28,11 +28,11 @@ class CoordinatorClient final : public PeerOwner {
   // time whether the job goes on.
   void report_lost(Rank rank, Clock clock, const Error& error);
   // Tells the coordinator in this process, if there is one, that the roster is new.
-  void regrouped();
+  void regrouped() { host_.regrouped(); }
   void abort(const Error& error);  // this process ends the job
   // Returns when ProcessState::idle knows of all that was sent.
   void flush() const {
-    if (host_) return host_->flush();
+    if (is_direct_) return host_.flush();
     (void)strand_.call([] {});
   }
   // Returns why there is no connection yet.
@@ -81,8 +81,8 @@ class CoordinatorClient final : public PeerOwner {
 
   ProcessState& process_;
   const Strand strand_;
-  CoordinatorHost* const standby_;  // of a process other than 0
-  CoordinatorHost* const host_;     // of process 0
+  CoordinatorHost& host_;
+  const bool is_direct_;  // in process 0: the host is reached without a connection
   const std::function<void(Message&&)> hear_;
   // On the strand:
   Peer peer_;

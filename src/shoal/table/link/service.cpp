@@ -25,6 +25,11 @@ class ServiceOverTcp final : public Service {
  private:
   Result<LinkOwner*> admit(const PeerName& peer);
   Result<bool> has_its_rank(const PeerName& peer, bool coordinates);
+  bool serves() const {
+    const RosterBody* const known = process_.roster();
+    return process_.options.server ||
+           (known && known->processes[process_.options.rank].server >= 0);
+  }
   Status join();
   std::string absent() const;
   void hear(Message&& message);
@@ -38,9 +43,10 @@ class ServiceOverTcp final : public Service {
   IoThreads threads_;
   // The addresses that processes have first connected from, by rank.
   std::map<Rank, std::string> known_ GUARDED_BY(process_.mutex);
-  std::unique_ptr<CoordinatorHost> host_;  // in process 0 and in servers, which may follow it
+  // Any process may come to coordinate, and any worker to hold rows.
+  std::unique_ptr<CoordinatorHost> host_;
   std::unique_ptr<CoordinatorClient> coordinator_;
-  std::unique_ptr<ShardHost> shard_;                 // in servers
+  std::unique_ptr<ShardHost> shard_;
   std::unique_ptr<TableOverTcp> table_;              // in workers, once the roster is known
   std::atomic<TableOverTcp*> known_table_{nullptr};  // the same, for the client's strand
   Listener listener_;
@@ -55,12 +61,11 @@ ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
     else
       LOG(INFO) << handover.error().message << "; rows go over TCP";
   }
-  if (options.rank == 0 || options.server)
-    host_ = std::make_unique<CoordinatorHost>(
-        process_, threads_, [this](Message message) { coordinator_->deliver(std::move(message)); });
+  host_ = std::make_unique<CoordinatorHost>(
+      process_, threads_, [this](Message message) { coordinator_->deliver(std::move(message)); });
   coordinator_ = std::make_unique<CoordinatorClient>(
-      process_, threads_, host_.get(), [this](Message&& message) { hear(std::move(message)); });
-  if (options.server) shard_ = std::make_unique<ShardHost>(process_, threads_, *coordinator_);
+      process_, threads_, *host_, [this](Message&& message) { hear(std::move(message)); });
+  shard_ = std::make_unique<ShardHost>(process_, threads_, *coordinator_);
 }
 
 // If the job has ended, waits until the last messages have arrived, and the Byes have left; if it
@@ -77,8 +82,8 @@ ServiceOverTcp::~ServiceOverTcp() {
   }
   listener_ = {};
   if (table_) table_->close(in_order);
-  if (shard_) shard_->close(in_order);
-  if (host_) host_->close(in_order);
+  shard_->close(in_order);
+  host_->close(in_order);
   coordinator_->close(in_order);
   if (in_order) {
     let_run(threads_);
@@ -103,11 +108,7 @@ Status ServiceOverTcp::begin() {
   if (options.rank != 0) coordinator_->dial(options.coordinator);
   TRY(join());
   if (options.worker) {
-    table_ = std::make_unique<TableOverTcp>(process_, threads_, *coordinator_, shard_.get());
-    if (shard_)
-      shard_->start(roster(), [this](std::vector<Message> messages) {
-        table_->deliver(std::move(messages));
-      });
+    table_ = std::make_unique<TableOverTcp>(process_, threads_, *coordinator_, *shard_);
     known_table_ = table_.get();
     return table_->connect();
   }
@@ -188,15 +189,13 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   const std::uint32_t own = process_.options.rank, processes = process_.options.processes;
   if (const Status status = process_.status(); !status.ok())
     return broken("the job has failed: ", status.error().message);
-  const bool coordinates = host_ && host_->coordinates();
+  const bool coordinates = host_->coordinates();
   const bool to_coordinator =
-      peer.purpose == Purpose::kCoordination && host_ && (coordinates || host_->may_succeed());
+      peer.purpose == Purpose::kCoordination && (coordinates || host_->may_succeed());
   // A process that does not coordinate names the one that does.
-  if (peer.rank == kNoRank && peer.purpose == Purpose::kCoordination && host_)
-    return host_->enrollment();
+  if (peer.rank == kNoRank && peer.purpose == Purpose::kCoordination) return host_->enrollment();
   if (peer.rank == kNoRank)
-    return broken("this is rank ", own, " of the job, no server: a process joins at one, or at ",
-                  process_.options.coordinator);
+    return broken("a process without a rank asks for rows: it joins the job at first");
   // One that joins may not know yet who joins with it.
   const bool joins = coordinates ? host_->knows(peer.rank)
                                  : process_.roster() != nullptr || process_.options.joins;
@@ -209,12 +208,12 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   TRY(is_its_own);
   if (!is_its_own.value()) return nullptr;
   if (to_coordinator) return &host_->peers()[peer.rank];
-  if (peer.purpose == Purpose::kStandby && host_ && own != 0) return &host_->leaders()[peer.rank];
-  if (peer.purpose == Purpose::kRows && shard_) return &shard_->peers()[peer.rank];
-  if (peer.purpose == Purpose::kCopies && shard_) return &shard_->leaders()[peer.rank];
-  return broken(
-      "rank ", own,
-      peer.purpose == Purpose::kCoordination ? " does not coordinate the job" : " is no server");
+  if (peer.purpose == Purpose::kStandby && own != 0) return &host_->leaders()[peer.rank];
+  if (peer.purpose != Purpose::kRows && peer.purpose != Purpose::kCopies)
+    return broken("rank ", own, " does not coordinate the job");
+  // Others may know sooner that this process is a server from now on.
+  if (!serves()) return nullptr;
+  return &(peer.purpose == Purpose::kRows ? shard_->peers() : shard_->leaders())[peer.rank];
 }
 
 std::vector<std::string> ServiceOverTcp::where_to_rejoin() const {
@@ -222,15 +221,14 @@ std::vector<std::string> ServiceOverTcp::where_to_rejoin() const {
   std::vector<std::string> addresses;
   if (status.ok() || !says_removed(status.error().message) || !process_.roster()) return addresses;
   for (Rank rank = 0; rank < roster().processes.size(); ++rank)
-    if (roster().processes[rank].server >= 0 && rank != process_.options.rank)
+    if (rank != process_.options.rank && !roster().processes[rank].address.empty())
       addresses.push_back(process_.address_of(rank));
   return addresses;
 }
 
 // Handles the coordinator's messages, on the client's strand.
 void ServiceOverTcp::hear(Message&& message) {
-  if (const auto* total = std::get_if<NormTotal>(&message); total && shard_)
-    return shard_->hear({*total});
+  if (const auto* total = std::get_if<NormTotal>(&message)) return shard_->hear({*total});
   if (const auto* directive = std::get_if<Directive>(&message)) return directed(*directive);
   auto* answer = std::get_if<Answer>(&message);
   if (!answer)
@@ -248,8 +246,8 @@ void ServiceOverTcp::hear(Message&& message) {
   Result<RosterBody> roster = decode<RosterBody>(answer->body);
   if (!roster.ok()) return process_.fail(roster.error());
   process_.know(std::move(roster).value());
-  if (host_) host_->regrouped();
-  if (shard_) shard_->dial_copy();
+  host_->regrouped();
+  shard_->dial_copy();
 }
 
 void ServiceOverTcp::directed(const Directive& directive) {
@@ -267,12 +265,12 @@ void ServiceOverTcp::directed(const Directive& directive) {
     return process_.fail(
         {Code::kPeer,
          str("this process was removed from the job, which goes on without it: ", directive.text)});
-  if (is_lost && !(host_ && host_->coordinates()))
+  if (is_lost && !host_->coordinates())
     LOG(WARNING) << process_.name_of(rank)
                  << " is lost, and the job goes on without it: " << directive.text;
   process_.let_go(rank);
-  if (shard_) shard_->let_go(rank);
-  if (host_ && host_->coordinates()) host_->let_go(rank, is_lost);
+  shard_->let_go(rank);
+  if (host_->coordinates()) host_->let_go(rank, is_lost);
   if (!is_lost) return;
   if (TableOverTcp* const table = known_table_) table->lose(rank);
 }

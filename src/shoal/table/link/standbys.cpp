@@ -7,8 +7,10 @@ namespace shoal::table {
 
 std::vector<Rank> successors(const RosterBody& roster) {
   std::vector<Rank> ranks;
-  for (const RosterBody::Process& process : roster.processes)
-    if (process.server >= 0) ranks.push_back(process.rank);
+  for (const bool serves : {true, false})
+    for (const RosterBody::Process& process : roster.processes)
+      if ((process.server >= 0) == serves && (serves || process.worker >= 0))
+        ranks.push_back(process.rank);
   return ranks;
 }
 
@@ -38,6 +40,7 @@ Result<std::optional<Record>> RecordPieces::take(const Ask& piece) {
 
 void Standbys::choose(const RosterBody& roster, std::function<Record()> state) {
   state_ = std::move(state);
+  roster_ = &roster;
   std::size_t chosen = 0;
   for (const Rank rank : successors(roster)) {
     if (rank == process_.options.rank || gone_.contains(rank) || process_.is_gone(rank)) continue;
@@ -87,6 +90,18 @@ void Standbys::let_go(Rank rank) {
   peers_[rank].close(true);
   release();
   if (!any()) changed_();
+}
+
+// A worker that was never reached trains on, and another is the standby.
+void Standbys::lost(Peer& peer, const Error& error) {
+  const Rank rank = peer.rank();
+  const auto found = standbys_.find(rank);
+  const bool was_up = found == standbys_.end() || found->second.state > 0;
+  let_go(rank);
+  if (was_up || roster_->processes[rank].server >= 0) return lost_(rank, error);
+  LOG(INFO) << process_.name_of(rank) << " cannot take the coordinator's place, as it is not "
+            << "reached: " << error.message;
+  choose(*roster_, state_);
 }
 
 void Standbys::release() {

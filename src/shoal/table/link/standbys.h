@@ -9,8 +9,8 @@
 namespace shoal::table {
 
 // The ranks of the processes that may take the coordinator's place, in the order in which they are
-// asked to: the servers of the roster, which others can reach. A coordinator's standbys are the
-// first of them.
+// asked to: the servers of the roster, which others can reach, then the other workers. A
+// coordinator's standbys are the first of them that it reaches.
 std::vector<Rank> successors(const RosterBody& roster);
 
 // The records go in pieces, so that a long one does not hold up heartbeats.
@@ -72,16 +72,13 @@ class Standbys final : public PeerOwner {
   Status received(Peer&, Message&& message) override {
     return broken("A ", name_of(message), " came from a standby.");
   }
-  void lost(Peer& peer, const Error& error) override {
-    const Rank rank = peer.rank();
-    let_go(rank);
-    lost_(rank, error);
-  }
+  void lost(Peer& peer, const Error& error) override;
 
   ProcessState& process_;
   const std::function<void(Rank, const Error&)> lost_;
   const std::function<void()> changed_;
   std::function<Record()> state_;
+  const RosterBody* roster_ = nullptr;  // the last; it stays as long as the process's state
   std::map<Rank, Standby> standbys_;
   std::set<Rank> gone_;
   std::deque<Held> held_;

@@ -13,7 +13,7 @@ constexpr std::size_t kPushedAtOnce = 16 * 1024;
 }  // namespace
 
 TableOverTcp::TableOverTcp(ProcessState& process, IoThreads& threads,
-                           CoordinatorClient& coordinator, ShardHost* shard)
+                           CoordinatorClient& coordinator, ShardHost& shard)
     : TableSession(true),
       process_(process),
       coordinator_(coordinator),
@@ -32,6 +32,7 @@ Status TableOverTcp::wait_until(Done done, const char* late) {
 }
 
 Status TableOverTcp::connect(bool anew) {
+  start_shard();
   // The second call comes after the links' handlers, which read and write the solver's memory.
   if (!strand_.call([this, anew] { dial_servers(anew); }) || (anew && !strand_.call([] {})))
     return Error{Code::kInternal, "the thread that moves rows does not answer"};
@@ -130,7 +131,7 @@ Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
   const Result<bool> known = TableSession::regroup(end);
   TRY(known);
   const bool anew = was_interrupted();
-  if (anew && shard_ && !shard_->forget_pushes(worker_))
+  if (anew && !shard_.forget_pushes(worker_))
     return Error{Code::kInternal, "the thread that keeps rows does not answer"};
   worker_ = roster().processes[process_.options.rank].worker;
   if (worker_ < 0) {
@@ -160,12 +161,14 @@ void TableOverTcp::fail_over(int server) {
     process_.changed.notify_all();
   }
   if (!client_) return;
-  const Result<std::vector<RowId>> arrived = client_->lose_server(server, [&](int of) {
+  const auto heir_of = [&](int of) {
     const int copy = plan_.copy_of(of);
     return of == server && plan_.is_copied(of) && !process_.is_gone(servers_[copy])
                ? copy
                : Client::kNoServer;
-  });
+  };
+  const Result<std::vector<RowId>> arrived =
+      client_->lose_server(server, heir_of, needs_no_rows(plan_.ranks, process_.options.rank));
   if (!arrived.ok()) return coordinator_.abort(arrived.error());
   for (const RowId row : arrived.value()) this->arrived(row);
   for (int other = 0; other < static_cast<int>(servers_.size()); ++other) pump(other);
@@ -182,14 +185,6 @@ void TableOverTcp::lose(Rank rank) {
   strand_.post([this, rank] {
     peers_[rank].close(true);
     if (number_of(rank) < static_cast<int>(servers_.size())) fail_over(number_of(rank));
-  });
-}
-
-void TableOverTcp::retire(const Retire& retire) {
-  strand_.post([this, retire] {
-    if (!client_) return;  // no server has heard of this worker
-    retired_ = retire;
-    for (int server = 0; server < static_cast<int>(servers_.size()); ++server) send(server, retire);
   });
 }
 
@@ -269,7 +264,7 @@ void TableOverTcp::release() {
     peers_.close(in_order);
   };
   // The second call comes after the links' handlers.
-  if (!strand_.call(forget) || !strand_.call([] {}) || (shard_ && !shard_->stop()))
+  if (!strand_.call(forget) || !strand_.call([] {}) || !shard_.stop())
     LOG(ERROR) << "the threads that move rows do not answer";
 }
 
@@ -307,14 +302,14 @@ void TableOverTcp::pump(int server) {
   }
   if (messages.empty()) return;
   if (visited_)
-    shard_->hear_now(std::move(messages), parallel_for_);
+    shard_.hear_now(std::move(messages), parallel_for_);
   else
-    shard_->hear(std::move(messages));
+    shard_.hear(std::move(messages));
 }
 
 void TableOverTcp::send(int server, const Message& message) {
   if (is_own(server))
-    shard_->hear({message});
+    shard_.hear({message});
   else if (!process_.is_gone(servers_[server]))
     peers_[servers_[server]].send(message);
 }

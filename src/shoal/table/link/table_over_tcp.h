@@ -10,9 +10,9 @@ namespace shoal::table {
 
 class TableOverTcp final : public TableSession, public PeerOwner {
  public:
-  // `shard` is that of this process, or null.
+  // `shard` is that of this process, and starts when this is a server.
   TableOverTcp(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator,
-               ShardHost* shard);
+               ShardHost& shard);
 
   // Connects with all servers, `anew` where there is a connection; returns when that is done.
   Status connect(bool anew = false);
@@ -52,7 +52,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   Traffic traffic() const override { return process_.traffic->sum(); }
   Instant now() const override { return table::now(); }
   StalenessCounts staleness() const override {
-    const auto reads = shard_ ? shard_->reads() : StalenessCounts().reads;
+    const Staleness reads = shard_.reads();
     MutexLock lock(process_.mutex);
     return {.pushes = staleness_.pushes, .reads = reads, .drops = staleness_.drops};
   }
@@ -95,6 +95,12 @@ class TableOverTcp final : public TableSession, public PeerOwner {
     return static_cast<int>(std::ranges::find(servers_, rank) - servers_.begin());
   }
   bool is_own(int server) const { return servers_[server] == process_.options.rank; }
+  // Starts this process's shard, once it is a server: from the beginning, or since none is left.
+  void start_shard() {
+    if (serves_ || roster().processes[process_.options.rank].server < 0) return;
+    serves_ = true;
+    shard_.start(roster(), [this](std::vector<Message> messages) { deliver(std::move(messages)); });
+  }
   void dial_servers(bool anew);
   void fail_over(int server);
   Status handle(int server, const Message& message);
@@ -115,7 +121,14 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void open(const Plan& plan, const Destinations& destinations) override;
   Status install(const Plan& plan, const Source& initial,
                  const Destinations& destinations) override;
-  void retire(const Retire& retire) override;
+  void retire(const Retire& retire) override {
+    strand_.post([this, retire] {
+      if (!client_) return;  // no server has heard of this worker
+      retired_ = retire;
+      for (std::size_t server = 0; server < servers_.size(); ++server)
+        send(static_cast<int>(server), retire);
+    });
+  }
   void say(Ask question) override { coordinator_.send(std::move(question)); }
   Status wait_to_hear(const Heard& done, const char* whom, const char* why) override {
     return coordinator_.wait_to_hear(done, whom, why);
@@ -136,7 +149,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
 
   ProcessState& process_;
   CoordinatorClient& coordinator_;
-  ShardHost* const shard_;
+  ShardHost& shard_;
   const Strand strand_;
 
   // On the strand:
@@ -152,7 +165,8 @@ class TableOverTcp final : public TableSession, public PeerOwner {
 
   // On the solver's thread:
   int worker_ = -1;
-  bool alone_ = false;  // no other worker pushes
+  bool serves_ = false;  // the shard has started
+  bool alone_ = false;   // no other worker pushes
   ParallelFor parallel_for_;
 
   // Requests not taken to the strand yet; if there are any, the strand comes for them.
