@@ -279,7 +279,7 @@ Status Membership::tolerances(Rank rank, const Ask& ask) {
   job_.norms.set_copies(tolerances_->copies);
   if (interrupts() && has_lost_early()) job_.rounds.interrupt();
   for (const auto& [lost, error] : std::exchange(lost_early_, {}))
-    if (const std::string ends = why_it_ends_all(lost) + rows_lost_with(lost); !ends.empty())
+    if (const std::string ends = why_it_ends_all(lost); !ends.empty())
       end({error.code, lost_words(lost, error.message, ends)}, lost);
   return {};
 }
