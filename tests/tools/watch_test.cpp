@@ -44,7 +44,7 @@ json status_at(const std::string& page) {
 TEST_F(WatchedRun, HasAPageWhileItTrains) {
   const std::string path =
       solver("page", "max_iter: 100000000 display: 5 test_iter: 1 test_interval: 1000000");
-  const Running running = start_program(train_command(path, {"--status_port=0"}));
+  const Running running = start_program(train_command(path, {"--status_port=0", "--seconds=120"}));
   const std::string page = page_of(running);
   ASSERT_TRUE(wait_for_text(running, "Iteration 50 "));
   const json status = status_at(page);
@@ -65,7 +65,7 @@ TEST_F(WatchedRun, EachProcessOfAJobHasAPageAndTheChiefsKnowsTheJob) {
   JobProcesses job(folder_, "bb");
   const std::string path =
       solver("pages", "max_iter: 100000000 display: 5 shared_file_system: true");
-  job.start_all(path, {"--status_port=0"});
+  job.start_all(path, {"--status_port=0", "--seconds=120"});
   for (std::size_t rank : {0, 1}) {
     const std::string page = page_of(job.running(rank));
     json status;
