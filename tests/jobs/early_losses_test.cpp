@@ -22,7 +22,7 @@ TEST_F(ProcessLosses, AChiefIsLostAsTheJobBegins) {
     JobProcesses job(job_folder(str("early_", roles)), roles);
     job.flags.push_back("--emulate_step_ms=4");
     job.start_all(path, {"--snapshot=auto"});
-    ASSERT_TRUE(job.says(chief, "--snapshot=auto goes on from")) << job.wait(chief).ran.err;
+    ASSERT_TRUE(job.says(chief, "Training on the CPU")) << job.wait(chief).ran.err;
     job.signal(chief, SIGKILL);
     EXPECT_EQ(job.wait(chief).ran.code, 128 + SIGKILL);
     ASSERT_TRUE(job.says(next, "(* 1 = ")) << job.wait(next).ran.err;
