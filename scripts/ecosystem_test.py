@@ -4,8 +4,8 @@
     scripts/ecosystem_test.py [BUILD] [--only=WORD] [--keep]
 
 BUILD holds the tools and tests/all (build/release). Each step is independent; --only runs those whose name has the word. The
-environment is build/ecosystem/venv, which is kept; --keep keeps the files that the steps wrote, too. The last line says
-"N passed, N failed"; the exit code is 0 only if nothing failed.
+environment is build/ecosystem/venv, which is kept; --keep keeps the files that the steps wrote, too. The last line
+counts; the exit code is 0 only if nothing failed.
 """
 import argparse
 import os
@@ -30,6 +30,10 @@ def step(name):
         STEPS.append((name, function))
         return function
     return add
+
+
+class Skipped(Exception):
+    """Says what a step lacks."""
 
 
 class Bench:
@@ -203,6 +207,8 @@ def tensorboard(bench):
 
 @step('the page of a job in Chromium')
 def page(bench):
+    if not shutil.which('chromium'):
+        raise Skipped('there is no chromium; scripts/install_packages.sh --tests installs it')
     solver = bench.quickstart(max_iter=100000000, display=5, test_interval=20)
     log = bench.folder / 'log'
     with log.open('w') as file:
@@ -232,7 +238,7 @@ def main():
     parser.add_argument('--keep', action='store_true')
     arguments = parser.parse_args()
     print('environment:', make_environment(), flush=True)
-    passed = failed = 0
+    passed = failed = skipped = 0
     for name, function in STEPS:
         if arguments.only not in name:
             continue
@@ -242,6 +248,9 @@ def main():
             said = function(Bench(arguments.build.resolve(), folder))
             passed += 1
             print(f'== {name}: passed in {time.monotonic() - begin:.1f} s\n{said or ""}', end='', flush=True)
+        except Skipped as lack:
+            skipped += 1
+            print(f'== {name}: skipped, {lack}', flush=True)
         except (AssertionError, subprocess.SubprocessError) as error:
             failed += 1
             print(f'== {name}: FAILED\n{error}', flush=True)
@@ -249,7 +258,7 @@ def main():
             print(f'files: {folder}')
         else:
             shutil.rmtree(folder)
-    print(f'{passed} passed, {failed} failed')
+    print(f'ecosystem: {passed} steps passed, {failed} failed, {skipped} skipped')
     return 1 if failed or not passed else 0
 
 
