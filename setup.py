@@ -9,7 +9,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+# As make itself is given it: its objects are those of the same words.
 BUILD = os.environ.get('BUILD', 'build/release')
+if Path(BUILD).is_relative_to(ROOT):
+    BUILD = str(Path(BUILD).relative_to(ROOT))
 
 
 def version():
