@@ -112,6 +112,18 @@ TEST(LostWorkers, TheLastServerIsLost) {
                 30);
 }
 
+// The chief alone has made the params of the iteration that a loss has ended, and is lost about
+// when the next generation is to begin: two others have them.
+TEST(LostWorkers, WhatTheChiefHasSummedAgainIsNotLostWithIt) {
+  for (const char* const way : {"RING", "FACTORS"})
+    EXPECT_GT(
+        try_all(
+            {.exchange = by(way), .workers = 4, .losses = 2, .of_first = true, .as_it_leads = true},
+            60)
+            .in_vain,
+        3);
+}
+
 // Nothing was trained: the next worker begins the job, with the params that the first one would
 // have had.
 TEST(LostWorkers, ChiefsAreLostBeforeTheJobBegins) {

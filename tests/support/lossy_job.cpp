@@ -1,6 +1,7 @@
 #include "support/lossy_job.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -92,6 +93,10 @@ class LossyJob {
     void work() {
       parallel::RunOptions options;
       options.wrap = [this](Net& net, std::unique_ptr<Updater> updater, const SolverParameter&) {
+        if (of.one_.as_it_leads && of.run_.was_lost && number == of.lost_at(1)) {
+          thread.enter();
+          of.lose_at(of.job_.time().now() + std::chrono::microseconds(random.below(2000)), number);
+        }
         return std::make_unique<Known>(*this, net, std::move(updater));
       };
       try {
@@ -197,28 +202,37 @@ class LossyJob {
     return cluster;
   }
 
+  // Returns whether a worker has come to its end that was not lost.
+  bool has_ended() const {
+    return std::ranges::any_of(
+        workers_, [](const auto& one) { return one->thread.ended() && !one->is_lost; });
+  }
   bool loses_server() const { return one_.with_servers && one_.losses == 0; }
 
   void plan_losses() {
     Instant at = std::chrono::microseconds(random_.below(one_.early ? 4'000 : 90'000));
     if (loses_server())
       job_.time().at(at, [this] {
-        if (std::ranges::any_of(workers_, [](const auto& one) { return one->thread.ended(); }))
-          return;
+        if (has_ended()) return;
         run_.was_lost = true;
         job_.lose(static_cast<table::Rank>(one_.workers),
                   std::chrono::microseconds(random_.below(8000)));
       });
-    for (int loss = 0; loss < one_.losses; ++loss) {
-      const int worker = number_of(one_.workers - 1 - loss);
-      job_.time().at(at, [this, worker] {
-        if (std::ranges::any_of(workers_, [](const auto& one) { return one->thread.ended(); }))
-          return;
-        run_.was_lost = workers_[static_cast<std::size_t>(worker)]->is_lost = true;
-        job_.lose(worker, std::chrono::microseconds(random_.below(8000)));
-      });
+    for (int loss = 0; loss < (one_.as_it_leads ? 1 : one_.losses); ++loss) {
+      lose_at(at, lost_at(loss));
       at += std::chrono::microseconds(random_.below(12'000));
     }
+  }
+
+  // Returns the worker that is lost in this turn.
+  int lost_at(int loss) const { return number_of(one_.workers - 1 - loss); }
+  void lose_at(Instant at, int worker) {
+    job_.time().at(at, [this, worker] {
+      bool& is_lost = workers_[static_cast<std::size_t>(worker)]->is_lost;
+      if (is_lost || has_ended()) return;
+      run_.was_lost = is_lost = true;
+      job_.lose(worker, std::chrono::microseconds(random_.below(8000)));
+    });
   }
 
   // Returns the change of a param whose gradient in each iteration is that of so many workers,
@@ -229,7 +243,8 @@ class LossyJob {
     for (std::size_t i = 0; i < counted.size(); ++i) {
       double gradient = 0;
       int counts = 0;
-      for (int w = 0; w < counted[i]; ++w) {
+      for (int w = 0; w < one_.workers; ++w) {
+        if ((counted[i] >> w & 1) == 0) continue;
         if (w == 1 && static_cast<int>(i) == one_.skipped) continue;
         gradient += input_of(w, static_cast<std::int64_t>(i));
         ++counts;
@@ -252,11 +267,12 @@ class LossyJob {
     return change;
   }
 
-  // Returns, for each param, how many workers' gradients each iteration may have counted; empty: no
-  // history explains the param.
+  // Returns, for each param, whose gradients each iteration may have counted, a bit for each
+  // worker; empty: no history explains the param.
   std::vector<std::vector<int>> explain(double change) const {
     std::vector<std::vector<int>> found;
-    std::vector<int> counted(static_cast<std::size_t>(one_.iterations), one_.workers);
+    const int everybody = (1 << one_.workers) - 1;
+    std::vector<int> counted(static_cast<std::size_t>(one_.iterations), everybody);
     const auto extend = [&](const auto& self, std::size_t from, int workers) -> void {
       const auto explains = [&] {
         return std::abs(change_of(counted) - change) < 1e-5 * (1 + std::abs(change));
@@ -268,15 +284,16 @@ class LossyJob {
         if (explains()) found.push_back(counted);
       }
       counted = all;
-      if (workers == one_.workers - one_.losses) return;
-      for (std::size_t at = from; at < counted.size(); ++at) {
-        const std::vector<int> before = counted;
-        std::fill(counted.begin() + static_cast<std::ptrdiff_t>(at), counted.end(), workers - 1);
-        self(self, at, workers - 1);
-        counted = before;
-      }
+      for (int lost = one_.workers - one_.losses; lost < one_.workers; ++lost)
+        for (std::size_t at = from; at < counted.size() && (workers >> lost & 1) == 1; ++at) {
+          const std::vector<int> before = counted;
+          const int rest = workers & ~(1 << lost);
+          std::fill(counted.begin() + static_cast<std::ptrdiff_t>(at), counted.end(), rest);
+          self(self, at, rest);
+          counted = before;
+        }
     };
-    extend(extend, 0, one_.workers);
+    extend(extend, 0, everybody);
     return found;
   }
 
@@ -337,10 +354,11 @@ class LossyJob {
       for (const auto& others : all)
         for (const std::vector<int>& high : others) {
           int differ = 0;
-          for (std::size_t i = 0; i < low.size(); ++i) differ += std::abs(low[i] - high[i]);
+          for (std::size_t i = 0; i < low.size(); ++i)
+            differ += std::popcount(static_cast<unsigned>(low[i] ^ high[i]));
           const auto lies_between = [&](const std::vector<int>& one) {
             for (std::size_t i = 0; i < one.size(); ++i)
-              if (one[i] < std::min(low[i], high[i]) || one[i] > std::max(low[i], high[i]))
+              if ((one[i] & ~(low[i] | high[i])) != 0 || (low[i] & high[i] & ~one[i]) != 0)
                 return false;
             return true;
           };

@@ -21,7 +21,8 @@ struct LossyCase {
   // The workers that are lost are the only servers. At 0 losses the only server is a process of its
   // own, which is lost.
   bool with_servers = false;
-  bool early = false;  // about when the job begins
+  bool early = false;        // about when the job begins
+  bool as_it_leads = false;  // the second is lost about when it begins a generation as the chief
   int iterations = 6;
   int local_steps = 1;
   double bandwidth = 3e7;  // of each process

@@ -58,6 +58,11 @@ class Recoverable {
   virtual void go_on_from(std::int64_t /*iterations*/, bool /*leads*/) {}
 };
 
+// The error of a recovery in which no member has the params: those that had given them to the
+// others are lost, and these had not got them yet. All go on with the state with which they began.
+Error nobody_has_params();
+bool is_without_params(const Error& error);
+
 // Appends numbers to bytes; reads numbers from the front of bytes, where there are as many.
 inline void put_numbers(std::span<const float> numbers, std::string& bytes) {
   bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes());

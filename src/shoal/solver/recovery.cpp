@@ -8,6 +8,9 @@
 namespace shoal {
 namespace {
 
+constexpr const char* kNobody =
+    "the workers that had the params at the start of this part of the run are lost";
+
 Error cut_short() {
   return {Code::kPeer,
           "what another worker sent after a loss is cut: do all processes run the same program?"};
@@ -36,6 +39,9 @@ Status get_numbers(std::string_view& bytes, std::span<float> numbers) {
   bytes.remove_prefix(numbers.size_bytes());
   return {};
 }
+
+Error nobody_has_params() { return {Code::kPeer, kNobody}; }
+bool is_without_params(const Error& error) { return error.message == kNobody; }
 
 Result<std::int64_t> Recovery::run() {
   Recoverable* const updater = updater_.recoverable();
@@ -109,6 +115,7 @@ Result<std::vector<Recovery::Unit>> Recovery::choose(const Standings& all, std::
       if (!fetches && (version < 0 || version <= unit.version)) continue;
       unit = {.source = member, .version = fetches ? done : version, .is_fetched = fetches};
     }
+    if (unit.version == Recoverable::kNothing) return nobody_has_params();
     if (unit.version < 0 || unit.version > done)
       return Error{Code::kInternal, str("after a loss no worker has part ", u, " of the params of ",
                                         done, " iterations; the newest is of ", unit.version)};

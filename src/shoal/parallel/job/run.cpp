@@ -15,6 +15,7 @@
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/loss_scaling.h"
 #include "shoal/solver/recipe.h"
+#include "shoal/solver/recoverable.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/table/in_vain.h"
 
@@ -200,6 +201,11 @@ class Run {
     Result<Ending> ending = train(solver);
     if (!ending.ok() && table::is_in_vain(ending.error())) {
       releases.not_needed();  // no row has been asked for
+      return ending;
+    }
+    if (!ending.ok() && is_without_params(ending.error())) {
+      ending = begin_anew();
+      if (ending.ok()) releases.not_needed();
       return ending;
     }
     while (ending.ok() &&
