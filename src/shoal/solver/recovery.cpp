@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "shoal/base/bytes.h"
+#include "shoal/base/log.h"
 #include "shoal/base/try.h"
 
 namespace shoal {

@@ -83,16 +83,16 @@ class TableTeam final : public Team {
     const bool is_first = place_ == 0;
     std::vector<double> size{is_first ? static_cast<double>(firsts.size()) : 0};
     TRY(sum(size));
+    const auto bytes = static_cast<std::size_t>(size[0]);
     std::string whole;
-    for (double at = 0; at < size[0]; at += table::kMaxBodyBytes) {
+    for (std::size_t at = 0; at < bytes; at += table::kMaxBodyBytes) {
       std::string mine = may_lead() ? "" : "-";
-      if (is_first) mine = firsts.substr(static_cast<std::size_t>(at), table::kMaxBodyBytes);
+      if (is_first) mine = firsts.substr(at, table::kMaxBodyBytes);
       const Result<std::string> piece = table_.ask(Topic::kShare, rounds_++, std::move(mine));
       TRY(piece);
       whole += piece.value();
     }
-    if (may_lead() && static_cast<double>(whole.size()) != size[0])
-      return broken("handing on", static_cast<std::size_t>(size[0]), whole.size());
+    if (may_lead() && whole.size() != bytes) return broken("handing on", bytes, whole.size());
     return whole;
   }
   Result<Action> ends() override {
