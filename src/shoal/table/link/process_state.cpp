@@ -99,7 +99,7 @@ Clock ProcessState::heard(Rank rank, Clock clock) {
 bool ProcessState::silence_is_news(Rank rank) {
   MutexLock lock(mutex);
   const auto [last, first] = warned_.try_emplace(rank, now());
-  const bool due = first || now() - last->second >= options.stall_warn;
+  const bool due = first || now() - last->second >= 2 * options.stall_warn;
   if (due) last->second = now();
   return due;
 }

@@ -110,8 +110,8 @@ class ProcessState {
   Clock heard(Rank rank, Clock clock);
   // Returns "rank 2 (host b, last clock 17)", as far as these are known, after heard().
   std::string name_of(Rank rank, Clock clock = -1);
-  // Returns whether to warn of the rank's silence, which several connections notice: once in
-  // stall_warn.
+  // Returns whether to warn of the rank's silence: once in two stall_warn, since several
+  // connections notice it, each by its own last message.
   bool silence_is_news(Rank rank);
 
   // Guards the data that done() of wait() reads. A change of them notifies `changed`.
