@@ -11,9 +11,10 @@ from .. import Error
 from .proto import caffe_pb2
 
 _FIELDS = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name
-# The field of a layer type's own parameters: Convolution to convolution_param.
-_PARAMS = {field.message_type.name[:-len('Parameter')]: name
-           for name, field in _FIELDS.items() if name.endswith('_param') and field.message_type is not None}
+# The field of a layer type's own parameters: Convolution to convolution_param. Caffe's fields have lower numbers than those of forks.
+_PARAMS = {field.message_type.name[:-len('Parameter')]: field.name
+           for field in sorted(_FIELDS.values(), key=lambda field: -field.number)
+           if field.name.endswith('_param') and field.message_type is not None}
 
 
 def assign_proto(message, name, value):
