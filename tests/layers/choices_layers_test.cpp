@@ -240,6 +240,7 @@ const std::map<std::string, std::string> kExempt = {
     {"WindowData", "no bottoms"},
     {"Embed", "its bottom is indices"},
     {"LSTMUnit", "takes 3 axes"},
+    {"Pooling3D", "takes 5 axes"},
     {"HDF5Output", "no tops"},
     {"DenseImageData", "no bottoms"},
     {"ImageSegData", "no bottoms"},
