@@ -59,8 +59,8 @@ class Storage {
   // Puts the copy on the host in memory from which this device's streams copy fastest. Not for one
   // that is bound.
   void pin(const Device& device);
-  // Returns the copy on the host; null before host() or bind() made one. Whoever looks at its bytes
-  // keeps it, since a larger one may take its place.
+  // Returns the copy on the host; null before host() or bind() made one. A caller that looks
+  // at its bytes keeps it, since a larger one may take its place.
   const std::shared_ptr<Memory>& host_memory() const { return host_.memory; }
   // Grows with each write through mut and out, so that what was derived from the numbers (packed
   // weights) can be kept until then.
