@@ -139,7 +139,7 @@ struct Worker {
         net(param.net_param(), context),
         table(rows, number),
         scheme(or_throw(table::make_scheme(str("ssp ", staleness)))),
-        setup{param, net, table, options, *scheme, ways},
+        setup{param, net, table, options, *scheme, ways, codecs},
         side(std::make_shared<TableSide>(setup)),
         exchange(setup, side) {
     side->map_rows(setup, {});
@@ -175,6 +175,7 @@ struct Worker {
   RowsTable table;
   const std::unique_ptr<table::Scheme> scheme;
   const std::vector<parallel::Way> ways{parallel::Way::kTable, parallel::Way::kFactors};
+  const std::vector<parallel::LayerCodecs> codecs{ways.size()};
   const parallel::WorkerOptions options;
   const TableSetup setup;
   const std::shared_ptr<TableSide> side;

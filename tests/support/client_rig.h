@@ -19,11 +19,9 @@ namespace shoal::table::test {
 struct ClientRig {
   explicit ClientRig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0)
       : ClientRig(std::move(rows), ClientOptions{.order = order}, start) {}
-  ClientRig(std::vector<Row> rows, const ClientOptions& options, Clock start = 0) {
-    plan.rows = std::move(rows);
-    plan.start = start;
-    for (const Row& row : plan.rows)
-      plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
+  ClientRig(std::vector<Row> rows, const ClientOptions& options, Clock start = 0)
+      : ClientRig(plan_of_rows(std::move(rows), start), options) {}
+  ClientRig(const Plan& of, const ClientOptions& options) : plan(of) {
     for (const Row& row : plan.rows) {
       numbers.push_back(std::vector<float>(row.length * 3, 0.f));
       gradients.push_back(std::vector<float>(row.length, 1.f));
@@ -34,6 +32,13 @@ struct ClientRig {
           std::span<float>(numbers[row]).subspan(static_cast<std::size_t>(part) * length, length),
           values);
     });
+  }
+
+  static Plan plan_of_rows(std::vector<Row> rows, Clock start) {
+    Plan plan{.start = start, .rows = std::move(rows)};
+    for (const Row& row : plan.rows)
+      plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
+    return plan;
   }
 
   void push(RowId row, Clock clock) {

@@ -73,9 +73,10 @@ void draw_begins(Random& random, Segment& one) {
 // Sends some rows in another codec than float32 in half of the cases.
 void draw_codecs(Random random, Segment& one) {
   if (random.below(2) == 0) return;
+  one.plan.codecs = {{.id = test::kTwice}};
   for (Row& row : one.plan.rows.edit()) {
-    if (random.below(2) == 0) row.push_codec = test::kTwice;
-    if (random.below(2) == 0) row.pull_codec = test::kTwice;
+    if (random.below(2) == 0) row.push_codec = 1;
+    if (random.below(2) == 0) row.pull_codec = 1;
   }
 }
 

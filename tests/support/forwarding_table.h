@@ -20,6 +20,7 @@ class ForwardingTable : public table::Table {
                 const Destinations& destinations) override {
     return inner_.create(plan, initial, destinations);
   }
+  void hold_states(table::CodecStates states) override { inner_.hold_states(std::move(states)); }
   Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
   Result<bool> leave(table::Clock clock, std::string state) override {
     return inner_.leave(clock, std::move(state));

@@ -41,8 +41,15 @@ Plan golden_plan() {
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
   plan.rows = {
       {65536, 0, 0, true, 1, 1},
-      {500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}},
+      {500, 3, 1, false, 2, 0, 1, 2},
       {.length = 700, .priority = 3, .server = 1, .learns = false, .writer = 3, .reader = 2}};
+  plan.codecs = {{.id = CodecId::kTopk,
+                  .amount = 0.5f,
+                  .bits = 2,
+                  .feedback = true,
+                  .momentum = 0.75f,
+                  .warm_up = 7},
+                 {.id = CodecId::kFp16}};
   plan.generation = 3;
   plan.ranks = {0, 2, 3, 5};
   plan.clocks = {100, 107, 100, 130};
@@ -98,12 +105,17 @@ Plan random_plan(Random& r) {
   plan.rule.rule = one_of(
       r, {optim::Rule::kSgd, optim::Rule::kNesterov, optim::Rule::kAdam, optim::Rule::kAdaDelta});
   plan.rule.momentum = r.unit();
+  for (std::size_t n = r.below(4); n > 0; --n)
+    plan.codecs.push_back({static_cast<CodecId>(r.below(256)), r.unit(),
+                           static_cast<std::uint8_t>(r.below(256)), r.below(2) == 0,
+                           r.below(2) == 0, r.unit(), static_cast<std::int32_t>(r.word())});
   // Makes a few of them longer than 64 KiB.
   for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)
     plan.rows.edit().push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
                                 static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
-                                r.unit(), r.unit(), static_cast<CodecId>(r.below(256)),
-                                static_cast<CodecId>(r.below(256))});
+                                r.unit(), r.unit(),
+                                static_cast<std::uint8_t>(r.below(plan.codecs.size() + 1)),
+                                static_cast<std::uint8_t>(r.below(plan.codecs.size() + 1))});
   for (Row& row : plan.rows.edit())
     if (!row.learns && r.below(2) == 0) {
       row.writer = static_cast<std::int32_t>(r.below(plan.workers));

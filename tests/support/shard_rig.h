@@ -42,7 +42,7 @@ inline Push push_of(RowId row, Clock clock, std::span<const float> numbers, floa
 class ShardRig {
  public:
   explicit ShardRig(const Plan& plan, float initial = 0, int server = 0,
-                    SchemeMaker maker = &SchemeSpec::make, CodecFinder codecs = find_codec)
+                    SchemeMaker maker = &SchemeSpec::make, CodecMaker codecs = make_codec)
       : plan_(plan), shard_(std::make_unique<Shard>(server, maker, codecs)) {
     if (const auto scheme = maker(plan.scheme); scheme.ok()) kind_ = scheme.value()->contribution();
     give(0, PlanMessage{plan});

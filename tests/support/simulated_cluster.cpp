@@ -79,12 +79,13 @@ Cluster::Cluster(const ClusterCase& one)
                .tell_worker = [this](int worker, int lost) { tell_worker(worker, lost); }}),
       own_bytes_(one.plan.servers) {
   for (int server = 0; server < job_.plan.servers; ++server)
-    shards_.push_back(std::make_unique<Shard>(server, &SchemeSpec::make, test::find_test_codec));
+    shards_.push_back(std::make_unique<Shard>(server, &SchemeSpec::make, test::make_test_codec));
   for (int worker = 0; worker < job_.plan.workers; ++worker)
     workers_.push_back(std::make_unique<SimulatedWorker>(surroundings(worker), worker));
+  const CodecSet codecs(job_.plan, test::make_test_codec);
   for (const Row& row : job_.plan.rows)
-    own_bytes_[row.server] += std::max(test::find_test_codec(row.push_codec)->bound(row.length),
-                                       test::find_test_codec(row.pull_codec)->bound(row.length));
+    own_bytes_[row.server] +=
+        std::max(codecs.pushes(row).bound(row.length), codecs.answers(row).bound(row.length));
   connect();
 }
 

@@ -25,6 +25,7 @@ class StillTable : public table::Table {
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return roster_; }
   Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
+  void hold_states(table::CodecStates) override {}
   Result<bool> regroup(const table::SegmentBody&) override { return true; }
   Result<bool> leave(table::Clock, std::string) override { return false; }
   std::shared_ptr<float[]> memory(std::size_t floats) override {

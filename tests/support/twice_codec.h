@@ -15,12 +15,12 @@ class TwiceCodec final : public Codec {
  public:
   CodecId id() const override { return kTwice; }
   std::size_t bound(std::size_t numbers) const override { return 2 * sizeof(float) * numbers; }
-  Payload encode(const Values& numbers, CodecState, int) const override {
+  Payload encode(const Values& numbers, const Encoding&) const override {
     const auto twice = std::make_shared<std::vector<float>>();
     for (const float number : numbers.data) twice->insert(twice->end(), 2, number);
     return {kTwice, std::as_bytes(std::span(*twice)), twice};
   }
-  Result<Values> decode(const Payload& payload, std::size_t count, CodecState, int) const override {
+  Result<Values> decode(const Payload& payload, std::size_t count) const override {
     if (payload.bytes.size() != bound(count))
       return Error{Code::kPeer,
                    str("has ", payload.bytes.size(), " bytes for ", count, " numbers")};
@@ -35,10 +35,9 @@ class TwiceCodec final : public Codec {
   }
 };
 
-// The product's codecs and this one.
-inline const Codec* find_test_codec(CodecId id) {
-  static const TwiceCodec twice;
-  return id == kTwice ? &twice : find_codec(id);
+// Makes the product's codecs and this one.
+inline std::unique_ptr<Codec> make_test_codec(const CodecSpec& spec) {
+  return spec.id == kTwice ? std::make_unique<TwiceCodec>() : make_codec(spec);
 }
 
 }  // namespace shoal::table::test

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "shoal/table/error_feedback.h"
 #include "support/client_rig.h"
 #include "support/expect.h"
 #include "support/schemes.h"
@@ -17,13 +18,13 @@ namespace shoal::table::codec_test {
 namespace {
 
 using test::ClientRig;
-using test::find_test_codec;
 using test::kTwice;
+using test::make_test_codec;
 using test::plan_of;
 using test::ShardRig;
 
 std::vector<float> numbers_of(const Payload& payload, std::size_t count) {
-  const Result<Values> numbers = find_test_codec(payload.codec)->decode(payload, count);
+  const Result<Values> numbers = test::TwiceCodec().decode(payload, count);
   EXPECT_TRUE(numbers.ok());
   return {numbers.value().data.begin(), numbers.value().data.end()};
 }
@@ -49,19 +50,21 @@ TEST(Codec, DamageAndAnotherCodecAreNamed) {
             "has 5 bytes of numbers, which are four bytes each");
   payload.codec = kTwice;
   EXPECT_EQ(decode_with(float32_codec(), payload, 3).error().message,
-            "is in codec 200; the plan says codec 0");
+            "is in codec 200; the plan says float32");
 }
 
 // ---- a shard and its two clients, of one row that is sent twice both ways ----
 
 struct Pair {
-  explicit Pair(const std::string& scheme, CodecId codec = kTwice)
-      : row{.length = 3, .push_codec = codec, .pull_codec = codec},
-        shard(plan_with(scheme), 10, 0, &SchemeSpec::make, find_test_codec),
-        clients{ClientRig({row}, {.worker = 0, .codecs = find_test_codec}),
-                ClientRig({row}, {.worker = 1, .codecs = find_test_codec})} {}
+  explicit Pair(const std::string& scheme, bool twice = true)
+      : row{.length = 3, .push_codec = twice, .pull_codec = twice},
+        plan(plan_with(scheme)),
+        shard(plan, 10, 0, &SchemeSpec::make, make_test_codec),
+        clients{ClientRig(plan, {.worker = 0, .codecs = make_test_codec}),
+                ClientRig(plan, {.worker = 1, .codecs = make_test_codec})} {}
   Plan plan_with(const std::string& scheme) const {
     Plan plan = plan_of(scheme, 2);
+    plan.codecs = {{.id = kTwice}};
     plan.rows.edit()[0] = row;
     return plan;
   }
@@ -78,6 +81,7 @@ struct Pair {
   }
 
   const Row row;
+  const Plan plan;
   ShardRig shard;
   ClientRig clients[2];
 };
@@ -122,8 +126,8 @@ TEST(Codec, AWorkersOwnAnswerIsEncodedToo) {
 }
 
 TEST(Codec, WhatIsReadIsKeptAsItWasRead) {
-  const auto end = [](const char* scheme, CodecId codec) {
-    Pair pair(scheme, codec);
+  const auto end = [](const char* scheme, bool twice) {
+    Pair pair(scheme, twice);
     pair.shard.give(0, pair.push(0, 0, 2));
     EXPECT_TRUE(pair.take(0, pair.shard.out().at(0).message).value());
     pair.shard.give(1, pair.push(1, 0, 1));
@@ -131,9 +135,9 @@ TEST(Codec, WhatIsReadIsKeptAsItWasRead) {
     const auto weights = pair.shard.shard().look(0)->payload.floats();
     return std::vector<float>(weights.begin(), weights.end());
   };
-  const std::vector<float> plain = end("async compensation=1", CodecId::kFloat32);
-  EXPECT_EQ(end("async compensation=1", kTwice), plain);
-  EXPECT_NE(end("async", kTwice), plain);
+  const std::vector<float> plain = end("async compensation=1", false);
+  EXPECT_EQ(end("async compensation=1", true), plain);
+  EXPECT_NE(end("async", true), plain);
 }
 
 TEST(Codec, NothingDamagedBecomesNumbers) {
@@ -153,59 +157,44 @@ TEST(Codec, NothingDamagedBecomesNumbers) {
   EXPECT_TRUE(pair.shard.out().empty());
 }
 
-// ---- a codec with states, of a whole number for each number ----
+// ---- a codec with a state on the side that encodes, of a whole number for each number ----
 
-constexpr CodecId kWhole{201}, kTwoRounds{202};
+constexpr CodecId kWhole{201};
 
-// Sends the nearest whole numbers and keeps what that leaves out for the next time, both ways. With
-// pushes it also counts, so that one that is decoded twice, or out of turn, shows.
+// Sends the nearest whole numbers; with error feedback, what that leaves out for the next time.
 class WholeCodec : public Codec {
  public:
   CodecId id() const override { return kWhole; }
-  std::size_t bound(std::size_t numbers) const override { return (numbers + 1) * sizeof(float); }
-  std::size_t state_length(std::size_t numbers) const override { return numbers + 1; }
-  Payload encode(const Values& numbers, CodecState state, int) const override {
-    const auto whole = std::make_shared<std::vector<float>>();
-    for (std::size_t i = 0; i < numbers.data.size(); ++i) {
-      const float number = numbers.data[i] + (state.empty() ? 0 : state[i]);
-      whole->push_back(std::round(number));
-      if (!state.empty()) state[i] = number - whole->back();
-    }
-    whole->push_back(state.empty() ? 0 : ++state.back());
-    return {kWhole, std::as_bytes(std::span(*whole)), whole};
+  std::size_t bound(std::size_t numbers) const override { return numbers * sizeof(float); }
+  Payload encode(const Values& numbers, const Encoding&) const override {
+    auto [whole, values] = new_values(numbers.data.size());
+    std::ranges::transform(numbers.data, whole.begin(), [](float x) { return std::round(x); });
+    return {kWhole, std::as_bytes(values.data), values.owner};
   }
-  Result<Values> decode(const Payload& payload, std::size_t count, CodecState state,
-                        int) const override {
-    const auto numbers = payload.floats();
-    if (numbers.size() != count + 1) return Error{Code::kPeer, "has another length"};
-    if (!state.empty() && numbers.back() != state.back() + 1)
-      return Error{Code::kPeer, str("is number ", numbers.back(), " after ", state.back())};
-    if (!state.empty()) ++state.back();
-    return Values{numbers.first(count), payload.owner};
+  Result<Values> decode(const Payload& payload, std::size_t count) const override {
+    if (payload.floats().size() != count) return Error{Code::kPeer, "has another length"};
+    return Values{payload.floats(), payload.owner};
   }
 };
-class TwoRounds final : public WholeCodec {
-  CodecId id() const override { return kTwoRounds; }
-  int rounds() const override { return 2; }
-};
-const Codec* find_with_states(CodecId id) {
-  static const WholeCodec whole;
-  static const TwoRounds two;
-  return id == kWhole ? &whole : id == kTwoRounds ? &two : find_test_codec(id);
+std::unique_ptr<Codec> make_with_whole(const CodecSpec& spec) {
+  if (spec.id != kWhole) return make_test_codec(spec);
+  return with_error_feedback(std::make_unique<WholeCodec>(), 0);
 }
 
 // Gradients of 0.3 are 0 or 1 on the wire; after ten of them the row has moved by 3, and so has
-// what its reader has seen, though a push was lost, repeated and sent again.
-TEST(Codec, KeepsAStateOfEachRowOnBothSides) {
+// what its reader has, though a push was lost, repeated and sent again. The reader is told only
+// what changed, and has the server's weights to the bit.
+TEST(Codec, KeepsWhatItLeavesOutOnBothSides) {
   Plan plan = plan_of("bsp", 1, {2});
-  plan.rows.edit()[0].push_codec = plan.rows.edit()[0].pull_codec = kWhole;
-  Shard shard(0, &SchemeSpec::make, find_with_states);
+  plan.codecs = {{.id = kWhole, .feedback = true}};
+  plan.rows.edit()[0].push_codec = plan.rows.edit()[0].pull_codec = 1;
+  Shard shard(0, &SchemeSpec::make, make_with_whole);
   Outbox out;
   const std::vector<float> first(2, 0.25f), gradient(2, 0.3f);
   or_throw(shard.handle(0, PlanMessage{plan}, out));
   or_throw(shard.handle(0, Init{0, Part::kWeights, as_payload({first})}, out));
-  std::vector<float> weights(2), seen;
-  Client client({.worker = 0, .codecs = find_with_states}, plan,
+  std::vector<float> weights = first, seen;
+  Client client({.worker = 0, .codecs = make_with_whole}, plan,
                 [&](RowId, Part) { return std::span(weights); });
   for (Clock clock = 0; clock < 10; ++clock) {
     out.clear();
@@ -219,30 +208,66 @@ TEST(Codec, KeepsAStateOfEachRowOnBothSides) {
       const Status status = shard.handle(0, one, out);
       ASSERT_TRUE(status.ok()) << status.error().message;
     }
+    EXPECT_EQ(std::get<RowMessage>(out.at(0).message).payload.codec, kWhole);
     ASSERT_TRUE(client.take(0, out.at(0).message).value());
-    EXPECT_EQ(weights[0], std::round(weights[0]));
+    EXPECT_EQ(weights[0], shard.look(0)->payload.floats()[0]);
     seen.push_back(weights[0]);
   }
-  EXPECT_NEAR(shard.look(0)->payload.floats()[0], 0.25f - 3, 1.0f / 2);
+  EXPECT_NEAR(weights[0], 0.25f - 3, 1.0f / 2);
   EXPECT_NE(seen.front(), seen.back());
 }
 
-TEST(Codec, APlanWithACodecOfSeveralRoundsIsRefused) {
-  Shard shard(0, &SchemeSpec::make, find_with_states);
-  Outbox out;
-  Plan plan = plan_of("bsp", 1);
-  plan.rows.edit()[0].push_codec = kTwoRounds;
-  EXPECT_EQ(shard.handle(0, PlanMessage{plan}, out).error().message,
-            "worker 0's plan: row 0 is in codec 202, which takes 2 pushes for a clock");
+// A reader that does not have the version before gets whole weights.
+TEST(Codec, AReaderWithoutTheVersionBeforeGetsAllNumbers) {
+  Plan plan = plan_of("async", 2, {2});
+  plan.codecs = {{.id = kWhole, .feedback = true}};
+  plan.rows.edit()[0].pull_codec = 1;
+  ShardRig shard(plan, 10, 0, &SchemeSpec::make, make_with_whole);
+  ClientRig clients[] = {{plan, {.worker = 0, .codecs = make_with_whole}},
+                         {plan, {.worker = 1, .codecs = make_with_whole}}};
+  for (ClientRig& client : clients) std::ranges::fill(client.numbers[0], 10);
+  const auto exchange = [&](int worker, Clock clock) {
+    clients[worker].gradients[0].assign(2, 2.25f);
+    shard.give(worker, clients[worker].pushed(0, clock));
+    const Message answer = shard.out().back().message;
+    EXPECT_TRUE(clients[worker].client->take(0, answer).value());
+    EXPECT_EQ(clients[worker].numbers[0][0], shard.shard().look(0)->payload.floats()[0]);
+    return std::get<RowMessage>(answer).payload.codec;
+  };
+  EXPECT_EQ(exchange(0, 0), kWhole);
+  EXPECT_EQ(exchange(0, 1), kWhole);
+  EXPECT_EQ(exchange(1, 0), CodecId::kFloat32) << "worker 1 has version 0, and there are three";
+  EXPECT_EQ(exchange(1, 1), kWhole);
+}
+
+// A number that is not finite leaves as it is, so that the server names it, and what was left out
+// is forgotten.
+TEST(Codec, WhatIsNotFiniteIsSentAsItIs) {
+  Plan plan = plan_of("bsp", 1, {2});
+  plan.codecs = {{.id = kWhole, .feedback = true}};
+  plan.rows.edit()[0].push_codec = 1;
+  std::vector<float> weights(2), state(3, 7), gradient = {1, NAN};
+  Client client({.worker = 0,
+                 .codecs = make_with_whole,
+                 .states = [&](RowId, std::size_t) { return CodecState(state); }},
+                plan, [&](RowId, Part) { return std::span(weights); });
+  client.push({.row = 0, .payload = as_payload({gradient})}, Instant{});
+  const Push push = std::get<Push>(*client.next(0));
+  EXPECT_EQ(push.payload.codec, CodecId::kFloat32);
+  EXPECT_EQ(push.payload.bytes.data(), std::as_bytes(std::span(gradient)).data());
+  EXPECT_EQ(state, std::vector<float>(3, 0));
 }
 
 TEST(Codec, APlanWithAnUnknownCodecIsRefused) {
   Shard shard(0);
   Outbox out;
   Plan plan = plan_of("bsp", 1);
-  plan.rows.edit()[0].pull_codec = CodecId{7};
+  plan.rows.edit()[0].pull_codec = 1;
   EXPECT_EQ(shard.handle(0, PlanMessage{plan}, out).error().message,
-            "worker 0's plan: row 0 is in codec 7, which this build does not have");
+            "worker 0's plan: row 0 is in codec 1, but there are 0, numbered from 1");
+  plan.codecs = {{.id = CodecId{7}}};
+  EXPECT_EQ(shard.handle(0, PlanMessage{plan}, out).error().message,
+            "worker 0's plan has rows in codec 7, which this build does not have");
 }
 
 }  // namespace

@@ -92,7 +92,10 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(push.generation, 3u);
   const Plan plan = *std::get<PlanMessage>(decode(golden_bytes("plan"), Stage::kPeer).value()).plan;
   EXPECT_EQ(plan.rule.rule, optim::Rule::kAdam);
-  EXPECT_EQ(plan.rows[1], (Row{500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}}));
+  EXPECT_EQ(plan.rows[1], (Row{500, 3, 1, false, 2, 0, 1, 2}));
+  ASSERT_EQ(plan.codecs.size(), 2u);
+  EXPECT_EQ(words_of(plan.codecs[0]), "topk:0.5:2:momentum=0.75:warm_up=7");
+  EXPECT_EQ(words_of(plan.codecs[1]), "fp16");
   EXPECT_EQ(plan.rows[2].writer, 3);
   EXPECT_EQ(plan.rows[2].reader, 2);
   EXPECT_EQ(plan.ranks.at(3), 5u);

@@ -19,7 +19,7 @@ struct JobFlags {
                         port_range;
   int client_id = -1, num_clients = -1, port = -1;  // -1: not given
   parallel::SchemeFlags scheme;
-  std::string batch_semantics, share_by, batch_by, share_interval, data_sharding, exchange;
+  std::string batch_semantics, share_by, batch_by, share_interval, data_sharding, exchange, codec;
   bool svb = false;
   int replicas = 0, num_table_threads = 0;                         // 0: not given
   int start_timeout = 300, connect_timeout = 10, stall_warn = 10;  // seconds

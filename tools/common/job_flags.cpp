@@ -52,6 +52,10 @@ DEFINE_string(exchange, "",
               "how gradients travel between workers: AUTO, TABLE, FACTORS, TREE, RING, "
               "HALVING_DOUBLING, DIRECT, MPI or NCCL; then exceptions by a layer's name or type: "
               "\"AUTO,fc8=TABLE\". docs/choosing-an-exchange.md");
+DEFINE_string(codec, "",
+              "in which codecs numbers travel to servers and back: \"push=topk:0.01:8,pull=bf16\", "
+              "with exceptions, \"fc8.push=float32\"; or AUTO:half, AUTO:eighth, AUTO:sparse. "
+              "docs/slow-links.md");
 DEFINE_bool(svb, false, "Poseidon's flag: the same as --exchange=FACTORS");
 DEFINE_string(data_sharding, "",
               "a file with the workers' shares of the data, a line \"begin end\" each, in "
@@ -166,6 +170,7 @@ JobFlags job_flags() {
   flags.num_table_threads = FLAGS_num_table_threads;
   flags.batch_semantics = FLAGS_batch_semantics;
   flags.exchange = FLAGS_exchange;
+  flags.codec = FLAGS_codec;
   flags.svb = FLAGS_svb;
   flags.share_by = FLAGS_share_by;
   flags.batch_by = FLAGS_batch_by;

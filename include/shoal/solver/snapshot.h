@@ -1,5 +1,6 @@
 // The files of a snapshot: <prefix>_iter_N.caffemodel, .solverstate, .run and .manifest, and
-// <prefix>_latest, which names the newest. In HDF5 the first two end with .h5.
+// <prefix>_latest, which names the newest. In HDF5 the first two end with .h5. Where codecs leave
+// numbers out, each worker has <prefix>_iter_N.workerK beside them, on its own machine.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ std::string model_path(const std::string& stem, SnapshotFormat format = Snapshot
 std::string state_path(const std::string& stem, SnapshotFormat format = SnapshotFormat::kBinary);
 std::string run_path(const std::string& stem);
 std::string manifest_path(const std::string& stem);
+// Returns the path of the file that a member of a team has alone (solver/own_file.h).
+std::string own_path(const std::string& stem, int member);
 std::string latest_path(const std::string& prefix);
 // Returns "<prefix>_best.caffemodel", or .h5.
 std::string best_path(const std::string& prefix, SnapshotFormat format = SnapshotFormat::kBinary);

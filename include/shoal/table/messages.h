@@ -25,7 +25,7 @@ enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2, kCopies = 3, k
 
 // The version of all frames but the first messages. docs/reference/protocol.md lists what each
 // version changed.
-inline constexpr std::uint8_t kProtocolVersion = 11;
+inline constexpr std::uint8_t kProtocolVersion = 12;
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "shoal/optim/rule.h"
+#include "shoal/table/codec_spec.h"
 #include "shoal/table/scheme_spec.h"
 
 namespace shoal::table {
 
 inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's words
 inline constexpr std::size_t kMaxCopiedWorkers = 4096;     // where rows have two copies
+inline constexpr std::size_t kMaxCodecs = 255;             // of a plan
 
 // The plan that all workers and servers must agree on before the first push. The same on every
 // worker: it is computed from the net, the solver and the number of servers, and its digest is
@@ -27,6 +29,8 @@ struct Plan {
   std::uint32_t iter_size = 1;  // passes whose gradients a push sums
   SchemeSpec scheme{};
   Rows rows;
+  // The codecs that rows have besides float32, by Row::push_codec and Row::pull_codec from 1.
+  std::vector<CodecSpec> codecs{};
   Generation generation = 0;
   // The ranks of the workers' processes, by worker; none: as in the job's first roster.
   std::vector<Rank> ranks{};

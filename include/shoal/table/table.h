@@ -73,6 +73,11 @@ class Table {
   virtual Status create(const Plan& plan, const Source& initial,
                         const Destinations& destinations) = 0;
 
+  // Gives the memory for what codecs of pushes keep of each row, from the next create() on. Without
+  // it the table has its own, which ends with the generation. To be looked at and changed between
+  // two plans, or while no push waits for its answer.
+  virtual void hold_states(CodecStates states) = 0;
+
   // Ends this worker's part of a generation, between two plans, with all its pushes answered. Waits
   // until all workers have. From then on worker() and roster() are those of the next generation,
   // whose plan create() is to be given. Returns false if this worker is not in it.

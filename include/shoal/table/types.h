@@ -38,8 +38,12 @@ struct Values {
   std::shared_ptr<const void> owner{};
 };
 
-// The encoding of a row's numbers as bytes (codec.h). Append only; these are on the wire.
-enum class CodecId : std::uint8_t { kFloat32 = 0 };
+// The encoding of a row's numbers as bytes (codec_spec.h).
+enum class CodecId : std::uint8_t {
+  kFloat32 = 0,
+#define CODEC(id, name, number) id = number,
+#include "shoal/table/codecs.def"
+};
 
 // A row's numbers as the bytes of a frame, which last as Values do.
 struct Payload {
@@ -64,6 +68,13 @@ inline std::span<std::byte> allocate(Payload& payload, std::size_t bytes) {
   payload.owner = memory;
   return {memory.get(), bytes};
 }
+
+// The numbers that a codec keeps of one row from one call to the next, on the side that encodes:
+// for example what it left out of a gradient. Zeros at first. Empty: nothing is kept. Only its
+// codec knows their meaning; they are saved whole.
+using CodecState = std::span<float>;
+// Returns the memory of such a state, of this length, of a row.
+using CodecStates = std::function<CodecState(RowId row, std::size_t length)>;
 
 // The memory where a worker reads a row: row.length floats that no other code reads or writes until
 // the row has arrived.
@@ -117,7 +128,9 @@ struct Row {
   // False: written once and never pushed (a frozen param), or pushed by its writer alone.
   bool learns = true;
   float lr_mult = 1, decay_mult = 1;
-  CodecId push_codec = CodecId::kFloat32, pull_codec = CodecId::kFloat32;  // pull: of weights
+  // The codecs of pushes, and of the weights that answers hold: 0 is float32, n the n-th of the
+  // plan's codecs, counted from 1.
+  std::uint8_t push_codec = 0, pull_codec = 0;
   std::int32_t writer = kEveryWorker;  // the only worker that pushes it
   std::int32_t reader = kEveryWorker;  // of a row with one writer: the only worker that reads it
   bool operator==(const Row&) const = default;

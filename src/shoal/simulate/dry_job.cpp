@@ -5,6 +5,7 @@
 
 #include "shoal/parallel/exchange/factor_exchange.h"
 #include "shoal/parallel/job/plan.h"
+#include "shoal/parallel/rows/row_codecs.h"
 #include "shoal/parallel/sums/allreduce.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -39,9 +40,11 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   const bool averages = task.momentum == table::MomentumPolicy::kAverage;
   const auto local = !gradients && averages ? make_local_updater(solver, name, net) : nullptr;
   const parallel::Rates rates = parallel::rates_of(solver);
+  const std::vector<parallel::LayerCodecs> codecs =
+      parallel::choose_codecs(net, solver, name, *scheme, job.workers(), rates);
   const std::vector<Way> ways = parallel::ways_of(
       net, parallel::choose_exchanges(net, solver, name, *scheme,
-                                      parallel::job_size_of(job.roster(), 1), rates));
+                                      parallel::job_size_of(job.roster(), 1), rates, codecs));
   const parallel::RowMap map(
       net, setup_.servers,
       {.running_sums = !gradients,
@@ -62,6 +65,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
       .rest = {},
       .sums = {},
       .end = given.end};
+  parallel::RowCodecs(net, map, codecs, parallel::least_coded(solver)).put(phase.plan);
   if (parallel::factor_timing(given.scheme).value_or(parallel::FactorTiming()).staleness > 0 &&
       std::ranges::count(ways, Way::kFactors) > 0)
     throw ConfigError(Code::kConfig, name,

@@ -56,8 +56,8 @@ Status SimulatedTable::create(const Plan& plan, const Source& initial,
 
 void SimulatedTable::open(const Plan& plan, const Destinations& destinations) {
   answers_.begin(generation_start());
-  client_ =
-      std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destinations);
+  client_ = std::make_unique<table::Client>(
+      table::ClientOptions{.worker = worker_, .states = states()}, plan, destinations);
   awaited_.assign(plan.rows.size(), false);
   missing_ = 0;
   never_.clear();

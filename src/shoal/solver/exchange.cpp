@@ -150,6 +150,12 @@ class ExchangeUpdater final : public Updater, public Checkpointed, public Recove
       exchanges_[i]->take_own_state(parts && i < parts->parts.size() ? parts->parts[i] : nullptr);
   }
 
+  // The first exchange knows what the codecs of all keep.
+  std::string own_bytes() override { return exchanges_.front()->own_bytes(); }
+  Status take_own_bytes(std::string_view bytes) override {
+    return exchanges_.front()->take_own_bytes(bytes);
+  }
+
   void put(RunState& run) override {
     for (const auto& exchange : exchanges_) exchange->put(run);
   }

@@ -293,6 +293,7 @@ std::string state_path(const std::string& stem, SnapshotFormat format) {
 }
 std::string run_path(const std::string& stem) { return stem + ".run"; }
 std::string manifest_path(const std::string& stem) { return stem + ".manifest"; }
+std::string own_path(const std::string& stem, int member) { return str(stem, ".worker", member); }
 std::string latest_path(const std::string& prefix) { return prefix + "_latest"; }
 std::string best_path(const std::string& prefix, SnapshotFormat format) {
   return prefix + "_best.caffemodel" + ending_of(format);

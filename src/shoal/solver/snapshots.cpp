@@ -135,7 +135,9 @@ Status Snapshots::write() {
   kept_.push_back(progress_.iteration);
   RunState run = run_state();
   TRY(gather_states(run));
-  const Status status = core_.share_outcome(team_.chief() ? write_files(run) : Status());
+  Status own = own_file_.write(param_, progress_.iteration, team_.index(), updater_.state());
+  if (own.ok() && team_.chief()) own = write_files(run);
+  const Status status = core_.share_outcome(own);
   if (status.ok()) written_at_ = progress_.iteration;
   reporter_.away(seconds_since(start));
   return status;
@@ -227,6 +229,7 @@ Progress Snapshots::restore(const std::string& state_file) {
   now.started_iteration = now.iteration;
   if (run_file.empty()) return now;
   take_states(run_of_member(std::move(all), team_.index(), team_.size()), run_file, now);
+  read_own_file(run_file, team_.index(), updater_.state());
   written_at_ = now.iteration;
   return now;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/own_file.h"
 #include "shoal/solver/reporter.h"
 #include "shoal/solver/solver_core.h"
 
@@ -64,7 +65,8 @@ class Snapshots : SolverPart {
   std::optional<double> best_;
   std::optional<std::int64_t> written_at_;  // the iteration of the last snapshot
   std::vector<std::int64_t> kept_;          // iterations of this run's snapshots on the disk
-  std::optional<RunState> before_;          // states of the nets before what has not ended
+  OwnFile own_file_;
+  std::optional<RunState> before_;  // states of the nets before what has not ended
 };
 
 }  // namespace shoal

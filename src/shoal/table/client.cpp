@@ -1,10 +1,12 @@
 #include "shoal/table/client.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "shoal/base/log.h"
 #include "shoal/base/try.h"
+#include "shoal/table/update.h"
 
 namespace shoal::table {
 namespace {
@@ -13,6 +15,12 @@ template <class... Words>
 Error broken_by(int server, const Words&... words) {
   return {Code::kPeer, str("server ", server, " broke the protocol: ", words...,
                            ". It runs another version of this program, or another plan.")};
+}
+
+// Returns the seed of the random numbers of a push's codec.
+std::uint64_t seed_of(int worker, RowId row, Clock clock) {
+  return (static_cast<std::uint64_t>(clock) << 36) ^ (static_cast<std::uint64_t>(worker) << 20) ^
+         row;
 }
 
 }  // namespace
@@ -31,14 +39,18 @@ Client::Client(const ClientOptions& options, const Plan& plan,
       waits_(own_.size() * kParts),
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
+      codecs_(plan, options.codecs),
       routes_(plan.servers),
       known_(own_.size()),
       queues_(plan.servers) {
   std::iota(routes_.begin(), routes_.end(), 0);
   for (std::size_t number = 0; number < own_.size(); ++number) {
-    const Row& row = rows_[own_[number]];
-    if (const std::size_t length = options.codecs(row.push_codec)->state_length(row.length))
-      states_[own_[number]].resize(length);
+    const RowId id = own_[number];
+    const std::size_t length = codecs_.pushes(rows_[id]).state_length(rows_[id].length);
+    if (length == 0) continue;
+    states_[id] =
+        options.states ? options.states(id, length) : CodecState(own_states_.emplace_back(length));
+    CHECK_EQ(states_[id].size(), length) << "state of row " << id;
   }
 }
 
@@ -101,16 +113,17 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
 // Encodes the push's numbers. If the payload is other memory than these, they may be cleared at
 // once.
 void Client::encode(Push& push) {
-  const Codec& codec = *options_.codecs(rows_[push.row].push_codec);
-  if (push.payload.bytes.empty()) {
-    push.payload.codec = codec.id();
-    return;
-  }
-  const std::byte* const before = push.payload.bytes.data();
-  const auto state = states_.find(push.row);
+  const Codec& codec = codecs_.pushes(rows_[push.row]);
+  if (codec.id() == CodecId::kFloat32 || push.payload.bytes.empty()) return;
+  const auto found = states_.find(push.row);
+  const CodecState state = found == states_.end() ? CodecState() : found->second;
+  if (!push.finite && !all_finite(push.payload.floats()))
+    return std::ranges::fill(state, 0.0f), void();
   push.payload = codec.encode({push.payload.floats(), push.payload.owner},
-                              state == states_.end() ? CodecState() : CodecState(state->second));
-  if (push.payload.bytes.data() == before) return;
+                              {.state = state,
+                               .clock = push.clock,
+                               .rate = push.kind == ContributionKind::kGradient ? push.rate : 0,
+                               .seed = seed_of(options_.worker, push.row, push.clock)});
   std::ranges::fill(push.clear_after, 0.0f);
   push.clear_after = {};
 }
@@ -135,7 +148,13 @@ bool Client::expects(const RowMessage& row) const {
 }
 
 const Codec& Client::codec_of(const RowMessage& row) const {
-  return row.part == Part::kWeights ? *options_.codecs(rows_[row.row].pull_codec) : float32_codec();
+  return row.part == Part::kWeights ? codecs_.answers(rows_[row.row]) : float32_codec();
+}
+
+// Returns whether the answer holds what the weights changed by since the version that came last.
+bool Client::is_change(const RowMessage& row) const {
+  return row.part == Part::kWeights && row.payload.codec != CodecId::kFloat32 &&
+         codecs_.answers_are_changes(rows_[row.row]);
 }
 
 // Returns whether an answer with numbers is expected. The answer for a row that this worker alone
@@ -147,7 +166,7 @@ bool Client::expects_numbers(const RowMessage& row) const {
 std::span<std::byte> Client::place(RowMessage& row, std::size_t bytes) const {
   if (!expects_numbers(row)) return {};
   const Codec& codec = codec_of(row);
-  if (codec.id() == CodecId::kFloat32) {
+  if (row.payload.codec == CodecId::kFloat32) {
     const auto place = std::as_writable_bytes(destinations_(row.row, row.part).numbers);
     return place.size() == bytes ? place : std::span<std::byte>();
   }
@@ -195,6 +214,15 @@ Result<bool> Client::handle_row(int server, const RowMessage& message) {
   const std::span<const float> numbers = decoded.value().data;
   const Destination to = destinations_(message.row, message.part);
   CHECK_EQ(to.numbers.size(), length) << "destination of row " << message.row;
+  if (is_change(message)) {
+    if (message.version != version(message.row) + 1)
+      return broken_by(server, "Row of row ", message.row, " says what changed up to version ",
+                       message.version, "; this worker has version ", version(message.row));
+    std::ranges::transform(to.numbers, numbers, to.numbers.begin(), std::plus());
+    if (to.values != nullptr) *to.values = {.data = to.numbers};
+    arrive(slot, message.version);
+    return true;
+  }
   const bool keeps = to.values != nullptr && decoded.value().owner != nullptr;
   if (!keeps && numbers.data() != to.numbers.data()) std::ranges::copy(numbers, to.numbers.begin());
   if (to.values != nullptr) *to.values = keeps ? decoded.value() : Values{.data = to.numbers};

@@ -12,7 +12,7 @@
 #include <queue>
 #include <unordered_map>
 
-#include "shoal/table/codec.h"
+#include "shoal/table/codec_set.h"
 #include "shoal/table/own_rows.h"
 #include "shoal/table/table.h"
 
@@ -21,7 +21,10 @@ namespace shoal::table {
 struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
-  CodecFinder codecs = find_codec;
+  CodecMaker codecs = make_codec;
+  // Returns the memory for the state of the codec of a row's pushes, of the length given, which
+  // outlives the client; none: the client has its own, of zeros.
+  CodecStates states{};
 };
 
 class Client {
@@ -34,7 +37,8 @@ class Client {
   // ---- the worker's side ----
   // Sends the push and asks for the row at push.clock + 1. `push` comes with a kFloat32 payload,
   // which stays as it is until the row arrived. Client encodes it in the row's codec, once: a push
-  // that is sent again has the same bytes. Client fills in `base` and `generation`.
+  // that is sent again has the same bytes. Numbers that are not finite leave as they are, and the
+  // codec forgets what it has left out so far. Client fills in `base` and `generation`.
   void push(Push push, Instant now);
   // Asks for the row at `clock` (for histories: as they are). A repeated call while the row is
   // awaited changes nothing.
@@ -133,6 +137,7 @@ class Client {
   void say(Slot slot, Say what);
   void encode(Push& push);
   const Codec& codec_of(const RowMessage& row) const;
+  bool is_change(const RowMessage& row) const;
   void arrive(Slot slot, Version version);
   bool expects(const RowMessage& row) const;
   bool expects_numbers(const RowMessage& row) const;
@@ -149,8 +154,11 @@ class Client {
   std::vector<Wait> waits_;                  // by slot
   std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
   std::vector<Version> versions_;            // by own row: last read
-  // The states of the codecs of pushes, of rows whose codec keeps one.
-  std::unordered_map<RowId, std::vector<float>> states_;
+  const CodecSet codecs_;
+  // The states of the codecs of pushes, of rows whose codec keeps one; memory for them, if nobody
+  // else has it.
+  std::unordered_map<RowId, CodecState> states_;
+  std::vector<std::vector<float>> own_states_;
   // By server of the plan: the one that has its rows now, or kNoServer.
   std::vector<int> routes_;
   std::vector<bool> known_;  // by own row: it was read

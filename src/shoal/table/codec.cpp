@@ -1,20 +1,27 @@
 #include "shoal/table/codec.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "shoal/table/broken.h"
+#include "shoal/table/error_feedback.h"
 
 namespace shoal::table {
+
+#define CODEC(id, name, number) extern const CodecKind name##_kind;
+#include "shoal/table/codecs.def"
+
 namespace {
 
 class Float32 final : public Codec {
  public:
   CodecId id() const override { return CodecId::kFloat32; }
   std::size_t bound(std::size_t numbers) const override { return numbers * sizeof(float); }
-  Payload encode(const Values& numbers, CodecState, int) const override {
+  Payload encode(const Values& numbers, const Encoding&) const override {
     return as_payload(numbers);
   }
-  Result<Values> decode(const Payload& payload, std::size_t count, CodecState, int) const override {
+  Result<Values> decode(const Payload& payload, std::size_t count) const override {
     const std::size_t bytes = payload.bytes.size();
     if (bytes % sizeof(float) != 0)
       return broken("has ", bytes, " bytes of numbers, which are four bytes each");
@@ -31,13 +38,29 @@ const Codec& float32_codec() {
   return codec;
 }
 
-const Codec* find_codec(CodecId id) { return id == CodecId::kFloat32 ? &float32_codec() : nullptr; }
+const CodecKind* find_codec_kind(CodecId id) {
+  struct Known {
+    CodecId id;
+    const CodecKind* kind;
+  };
+  constexpr Known kKnown[] = {
+#define CODEC(id, name, number) {CodecId::id, &name##_kind},
+#include "shoal/table/codecs.def"
+  };
+  const auto known = std::ranges::find(kKnown, id, &Known::id);
+  return known == std::end(kKnown) ? nullptr : known->kind;
+}
 
-Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count,
-                           CodecState state) {
-  if (payload.codec == codec.id()) return codec.decode(payload, count, state);
-  return broken("is in codec ", static_cast<int>(payload.codec), "; the plan says codec ",
-                static_cast<int>(codec.id()));
+std::unique_ptr<Codec> make_codec(const CodecSpec& spec) {
+  if (spec.id == CodecId::kFloat32 || !validate(spec).empty()) return nullptr;
+  std::unique_ptr<Codec> made = find_codec_kind(spec.id)->make(spec);
+  return spec.feedback ? with_error_feedback(std::move(made), spec.momentum) : std::move(made);
+}
+
+Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count) {
+  if (payload.codec == codec.id()) return codec.decode(payload, count);
+  if (payload.codec == CodecId::kFloat32) return float32_codec().decode(payload, count);
+  return broken("is in codec ", name_of(payload.codec), "; the plan says ", name_of(codec.id()));
 }
 
 Payload owned(const Payload& payload) {

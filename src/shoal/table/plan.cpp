@@ -6,7 +6,8 @@
 namespace shoal::table {
 namespace {
 
-std::string validate(const Row& row, std::uint16_t workers, std::uint16_t servers) {
+std::string validate(const Row& row, std::uint16_t workers, std::uint16_t servers,
+                     std::size_t codecs) {
   if (row.length < 1 || row.length > kMaxRowFloats)
     return str("has ", row.length, " numbers; 1 to ", kMaxRowFloats, " are allowed");
   if (row.server >= servers)
@@ -22,6 +23,8 @@ std::string validate(const Row& row, std::uint16_t workers, std::uint16_t server
   if (row.reader != kEveryWorker && (row.writer == kEveryWorker || row.writer == row.reader))
     return str("is read by worker ", row.reader, " alone, and ",
                row.writer == kEveryWorker ? "all workers write it" : "it writes it too");
+  if (const std::uint8_t last = std::max(row.push_codec, row.pull_codec); last > codecs)
+    return str("is in codec ", int{last}, ", but there are ", codecs, ", numbered from 1");
   if (!std::isfinite(row.lr_mult)) return str("has lr_mult ", row.lr_mult, "; it must be finite");
   if (!std::isfinite(row.decay_mult))
     return str("has decay_mult ", row.decay_mult, "; it must be finite");
@@ -64,8 +67,11 @@ std::string validate(const Plan& plan) {
   if (plan.rows.empty()) return "there are no rows";
   if (plan.rows.size() > kMaxRows)
     return str("there are ", plan.rows.size(), " rows; at most ", kMaxRows, " are allowed");
+  if (plan.codecs.size() > kMaxCodecs)
+    return str("there are ", plan.codecs.size(), " codecs; at most ", kMaxCodecs, " are allowed");
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
-    if (std::string wrong = validate(plan.rows[i], plan.workers, plan.servers); !wrong.empty())
+    if (std::string wrong = validate(plan.rows[i], plan.workers, plan.servers, plan.codecs.size());
+        !wrong.empty())
       return str("row ", i, " ", wrong);
   if (std::string wrong = wrong_ranks(plan.ranks, plan.workers, "workers"); !wrong.empty())
     return wrong;

@@ -4,8 +4,8 @@
 
 namespace shoal::table {
 
-Status RowCopies::take(const Update& update, ShardRow& row, const std::function<void()>& follow,
-                       Outbox& out) const {
+Status RowCopies::take(const Update& update, ShardRow& row, const Codec& codec,
+                       const std::function<void()>& follow, Outbox& out) const {
   const auto wrong = broken_with("an update of row ", update.row, ", number ", update.number, ",");
   if (row.row.server == taken_over_) return {};  // no worker has seen what it would make
   if (leads(row)) return wrong(" came to the server that makes this row's updates");
@@ -18,7 +18,7 @@ Status RowCopies::take(const Update& update, ShardRow& row, const std::function<
         return wrong(" holds a push of worker ", push.worker, ", but there are ", plan_.workers,
                      " workers");
     if (!update.payload.bytes.empty()) {
-      const auto numbers = decode_with(float32_codec(), update.payload, row.row.length);
+      const auto numbers = decode_with(codec, update.payload, row.row.length);
       if (!numbers.ok()) return wrong(" ", numbers.error().message);
     }
     follow();

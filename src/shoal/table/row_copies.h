@@ -31,8 +31,8 @@ class RowCopies {
   int copy() const { return to_server(plan_.copy_of(server_)); }
 
   // Handles an Update of the server whose row this is a copy of; `follow` applies it.
-  Status take(const Update& update, ShardRow& row, const std::function<void()>& follow,
-              Outbox& out) const;
+  Status take(const Update& update, ShardRow& row, const Codec& codec,
+              const std::function<void()>& follow, Outbox& out) const;
   // Handles what the server with a copy of the row says of it.
   Status take(const Copied& copied, ShardRow& row, Outbox& out) const;
 

@@ -78,14 +78,9 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
     return {};
   }
   if (const std::string why = validate(said); !why.empty()) return wrong(": ", why);
-  for (std::size_t row = 0; row < said.rows.size(); ++row)
-    for (const CodecId id : {said.rows[row].push_codec, said.rows[row].pull_codec}) {
-      const Codec* const codec = keeps_.codecs(id);
-      const auto wrong_codec = broken_with("worker 0's plan: row ", row, " is in codec ",
-                                           static_cast<int>(id), ", which ");
-      if (codec == nullptr) return wrong_codec("this build does not have");
-      if (codec->rounds() > 1) return wrong_codec("takes ", codec->rounds(), " pushes for a clock");
-    }
+  for (const CodecSpec& codec : said.codecs)
+    if (!keeps_.codecs(codec))
+      return wrong(" has rows in ", name_of(codec.id), ", which this build does not have");
   if (keeps_.server >= said.servers)
     return wrong(" is for ", said.servers, " servers, numbered from 0, but this is server ",
                  keeps_.server);

@@ -18,8 +18,8 @@ namespace shoal::table {
 
 class Shard {
  public:
-  // `maker` makes the plan's scheme, `codecs` finds the codecs of its rows.
-  explicit Shard(int server, SchemeMaker maker = &SchemeSpec::make, CodecFinder codecs = find_codec)
+  // `maker` makes the plan's scheme, `codecs` makes its codecs.
+  explicit Shard(int server, SchemeMaker maker = &SchemeSpec::make, CodecMaker codecs = make_codec)
       : maker_(std::move(maker)), keeps_{.server = server, .codecs = codecs} {}
   Shard(const Shard&) = delete;
 

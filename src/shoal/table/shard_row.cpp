@@ -1,21 +1,22 @@
 #include "shoal/table/shard_row.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "shoal/base/log.h"
 
 namespace shoal::table {
 
-ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& pushes, const Codec& answers,
-                   std::span<float> in_place)
+ShardRow::ShardRow(RowId id, const Plan& plan, const CodecSet& codecs, std::span<float> in_place)
     : id(id),
       row(plan.rows[id]),
       plan_(plan),
-      answers_(answers),
-      push_state_length_(pushes.state_length(row.length)),
-      push_states_(plan.workers * push_state_length_),
-      answer_state_(answers.state_length(row.length)),
+      answers_(codecs.answers(row)),
+      merges_(codecs.merges(row)),
+      answers_changes_(codecs.answers_are_changes(row)),
+      answer_state_(row.learns ? answers_.state_length(row.length) : 0),
+      copy_state_(row.learns && plan.copies == 2 ? merges_.state_length(row.length) : 0),
       version_(plan.start),
       workers_(plan.workers,
                {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}),
@@ -54,6 +55,10 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
                    .rate = push.rate,
                    .values = std::move(values),
                    .clear_after = push.clear_after});
+  if (answers_changes_) {
+    bases_.resize(workers_.size(), -1);
+    bases_[worker] = push.base;
+  }
   oldest_ = std::min(oldest_, push.clock);
   move(worker, push.clock + 1, end);
 }
@@ -136,6 +141,11 @@ void ShardRow::apply(const Merge& merge, double gradient_scale, Spares& spares,
 
 void ShardRow::change(const Arithmetic& how, double gradient_scale, Spares& spares,
                       const ParallelFor& parallel_for) {
+  std::vector<float> before;
+  if (answers_changes_) {
+    const std::span<const float> weights = parts_[0]->numbers();
+    before.assign(weights.begin(), weights.end());
+  }
   Buffers replaced;  // whose numbers are read below, so that none is a spare yet
   // Each part is changed in another buffer if this one is still in use.
   std::vector<Change> changes;
@@ -166,6 +176,19 @@ void ShardRow::change(const Arithmetic& how, double gradient_scale, Spares& spar
   }
   for (auto& buffer : replaced) spares.give(std::move(buffer));
   ++version_;
+  if (answers_changes_) encode_change(before);
+}
+
+// Encodes what the weights changed by, and changes them by what the payload says instead, so that
+// this server and all readers have the same weights. Their difference is in the codec's state.
+void ShardRow::encode_change(std::span<const float> before) {
+  const std::span<float> now = parts_[0]->numbers();
+  std::ranges::transform(now, before, now.begin(), std::minus());
+  encoded_ = answers_.encode({.data = now}, {.state = answer_state_, .seed = seed()});
+  encoded_version_ = version_;
+  const Result<Values> sent = answers_.decode(encoded_, row.length);
+  CHECK(sent.ok()) << "what was encoded " << sent.error().message;
+  std::ranges::transform(before, sent.value().data, now.begin(), std::plus());
 }
 
 // ---- copies ----
@@ -186,8 +209,8 @@ Update ShardRow::update_of(const Merge& merge) {
   update.scale = how.scale;
   update.rate = how.rate;
   const Values& first = held_[merge.take[0]].values;
-  if (terms.size() == 1 && terms[0].weight == 1 && terms[0].values == first.data.data() &&
-      first.owner && terms[0].clear_after == nullptr) {
+  if (merges_.id() == CodecId::kFloat32 && terms.size() == 1 && terms[0].weight == 1 &&
+      terms[0].values == first.data.data() && first.owner && terms[0].clear_after == nullptr) {
     update.payload = as_payload(first);
     return update;
   }
@@ -195,6 +218,13 @@ Update ShardRow::update_of(const Merge& merge) {
   sum_terms(row.length, terms, reinterpret_cast<float*>(sum.data()));
   for (const Term& term : terms)
     if (term.clear_after) std::fill_n(term.clear_after, row.length, 0.0f);
+  if (merges_.id() != CodecId::kFloat32) {
+    const Payload whole = std::move(update.payload);
+    update.payload = merges_.encode({.data = whole.floats()},
+                                    {.state = copy_state_,
+                                     .rate = update.apply == Apply::kRule ? update.rate : 0,
+                                     .seed = seed()});
+  }
   return update;
 }
 
@@ -202,19 +232,29 @@ Update ShardRow::apply_and_copy(const Merge& merge, double gradient_scale, Spare
                                 const ParallelFor& parallel_for) {
   Update update = update_of(merge);
   if (!merge.take.empty()) {
-    const Term sum{update.payload.floats().data()};
+    const Values values = numbers_of(update);
+    const Term sum{values.data.data()};
     change(arithmetic_of(merge, {&sum, 1}), gradient_scale, spares, parallel_for);
   }
   throw_away(merge);
   return update;
 }
 
+// Returns the numbers of an update, whose payload was examined or made here.
+Values ShardRow::numbers_of(const Update& update) const {
+  const Result<Values> numbers = decode_with(merges_, update.payload, row.length);
+  CHECK(numbers.ok()) << "an update of row " << id << ' ' << numbers.error().message;
+  return numbers.value();
+}
+
 void ShardRow::follow(const Update& update, double gradient_scale, Spares& spares,
                       const ParallelFor& parallel_for) {
-  const Term sum{update.payload.floats().data()};
-  if (!update.payload.bytes.empty())
+  if (!update.payload.bytes.empty()) {
+    const Values values = numbers_of(update);
+    const Term sum{values.data.data()};
     change({update.apply, update.scale, update.rate, {&sum, 1}, update.merged.at(0)},
            gradient_scale, spares, parallel_for);
+  }
   for (const auto& [worker, clock, taken] : update.merged) {
     workers_[worker].merged = clock + 1;
     if (taken) workers_[worker].last = version_;
@@ -252,12 +292,15 @@ void ShardRow::throw_away(const Merge& merge) {
 
 // ---- reads ----
 
-// Returns the encoded weights. The float32 payload is the row's buffer on loan: to keep it would
-// make each update a copy.
-Payload ShardRow::encoded() {
-  if (answers_.id() == CodecId::kFloat32) return answers_.encode(numbers(Part::kWeights));
+// Returns the encoded weights for a worker. The float32 payload is the row's buffer on loan: to
+// keep it would make each update a copy.
+Payload ShardRow::encoded(int worker) {
+  const bool has_one_before = !bases_.empty() && bases_[worker] == version_ - 1;
+  if (answers_.id() == CodecId::kFloat32 ||
+      (answers_changes_ && !(has_one_before && encoded_version_ == version_)))
+    return as_payload(numbers(Part::kWeights));
   if (encoded_version_ != version_) {
-    encoded_ = answers_.encode(numbers(Part::kWeights), answer_state_);
+    encoded_ = answers_.encode(numbers(Part::kWeights), {.seed = seed()});
     encoded_version_ = version_;
   }
   return encoded_;
@@ -266,10 +309,11 @@ Payload ShardRow::encoded() {
 RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
   const Clock clock = std::exchange(waits_[worker], kNobody);
   const bool is_own = !own_.empty() && own_[worker].clock == clock;
-  Payload payload = is_own ? answers_.encode(own_[worker].values) : encoded();
+  Payload payload =
+      is_own ? answers_.encode(own_[worker].values, {.seed = seed()}) : encoded(worker);
   if (scheme.keeps_reads) {
     reads_.resize(workers_.size());
-    const Result<Values> read = answers_.decode(payload, row.length);
+    const Result<Values> read = decode_with(answers_, payload, row.length);
     CHECK(read.ok()) << read.error().message;
     reads_[worker] = read.value();
   }

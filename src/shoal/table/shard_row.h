@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shoal/table/buffer.h"
-#include "shoal/table/codec.h"
+#include "shoal/table/codec_set.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/scheme.h"
 #include "shoal/table/uncopied.h"
@@ -14,11 +14,9 @@ namespace shoal::table {
 // Keeps a row. Its plan holds whatever is the same for all rows.
 class ShardRow {
  public:
-  // The plan outlives the row. `pushes` is the codec of workers' pushes, `answers` encodes the
-  // weights that they read. `in_place`, if it is not empty, is memory of the only worker that holds
-  // the weights; the worker does not read it from a push to its answer.
-  ShardRow(RowId id, const Plan& plan, const Codec& pushes, const Codec& answers,
-           std::span<float> in_place);
+  // The plan and its codecs outlive the row. `in_place`, if it is not empty, is memory of the only
+  // worker that holds the weights; the worker does not read it from a push to its answer.
+  ShardRow(RowId id, const Plan& plan, const CodecSet& codecs, std::span<float> in_place);
 
   const RowId id;
   const Row row;
@@ -38,10 +36,6 @@ class ShardRow {
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
   Clock pushed(int worker) const { return workers_[worker].pushed; }
-  // Returns the state of the codec of the worker's pushes.
-  CodecState push_state(int worker) {
-    return CodecState(push_states_).subspan(worker * push_state_length_, push_state_length_);
-  }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
@@ -91,6 +85,7 @@ class ShardRow {
     std::size_t floats = parts_.size() * row.length;
     for (const Contribution& one : held_) floats += one.values.data.size();
     for (const Own& own : own_) floats += own.values.data.size();
+    floats += answer_state_.size() + copy_state_.size();
     return floats * sizeof(float) + encoded_.bytes.size() + uncopied.bytes();
   }
 
@@ -108,7 +103,8 @@ class ShardRow {
     Clock clock = kNobody;
     Values values;
   };
-  Payload encoded();
+  Payload encoded(int worker);
+  void encode_change(std::span<const float> before);
   // Sets the clock of the worker's next push to `pushed`; it counts until that is `end`.
   void move(int worker, Clock pushed, Clock end);
   void find_slowest();
@@ -127,17 +123,22 @@ class ShardRow {
   void change(const Arithmetic& how, double gradient_scale, Spares& spares,
               const ParallelFor& parallel_for);
   Update update_of(const Merge& merge);
+  Values numbers_of(const Update& update) const;
+  // Returns the seed of the random numbers of codecs here, for the present version.
+  std::uint64_t seed() const { return (static_cast<std::uint64_t>(version_) << 20 ^ id) + 1; }
   Arithmetic arithmetic_of(const Merge& merge, std::span<const Term> terms) const;
   void throw_away(const Merge& merge);
 
   const Plan& plan_;
-  const Codec& answers_;
-  const std::size_t push_state_length_;
-  std::vector<float> push_states_;  // of each worker, one after the other
-  std::vector<float> answer_state_;
-  // The encoded weights of a version, which all its readers share.
+  const Codec &answers_, &merges_;
+  const bool answers_changes_;
+  // The states of these codecs; of merges where the row has a copy.
+  std::vector<float> answer_state_, copy_state_;
+  // The encoded weights of a version, or what they changed by since the one before. All readers
+  // share them.
   Payload encoded_;
   Version encoded_version_ = -1;
+  std::vector<Version> bases_;  // by worker: the version from which it pushed last; of changes
   Version version_;
   // The weights, and if the row learns, the rule's histories.
   Buffers parts_;

@@ -23,6 +23,7 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
                      ShardKeeps& keeps)
     : keeps_(keeps),
       plan_(plan),
+      codecs_(plan_, keeps.codecs),
       scheme_(std::move(scheme)),
       copies_(plan_, keeps.server),
       own_(plan.rows, [this](const Row& row) { return copies_.has(row); }),
@@ -39,12 +40,11 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
       rows_.push_back(std::make_unique<WrittenRow>(id, plan_));
       continue;
     }
-    const bool is_shared = updates_in_place && row.pull_codec == CodecId::kFloat32;
+    const bool is_shared = updates_in_place && row.pull_codec == 0;
     std::span<float> kept;
     if (is_shared) kept = in_place(id);
     if (keeps.counts_only) kept = {keeps.counts_only.get(), row.length};
-    auto made = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.push_codec),
-                                           *keeps.codecs(row.pull_codec), kept);
+    auto made = std::make_unique<ShardRow>(id, plan_, codecs_, kept);
     ++shared_;
     if (row.learns && copies_.leads(*made)) learning_.push_back(made.get());
     rows_.push_back(std::move(made));
@@ -123,11 +123,10 @@ Status ShardRows::check_push(int worker, const ShardRow& row, const Push& push) 
 }
 
 // Returns the numbers of a push. One of weight 0 may have none.
-Result<Values> ShardRows::numbers_of(int worker, const Push& push, CodecState state) const {
+Result<Values> ShardRows::numbers_of(int worker, const Push& push) const {
   if (push.weight == 0 && push.payload.bytes.empty()) return Values();
   const Row& row = plan_.rows[push.row];
-  Result<Values> numbers =
-      decode_with(*keeps_.codecs(row.push_codec), push.payload, row.length, state);
+  Result<Values> numbers = decode_with(codecs_.pushes(row), push.payload, row.length);
   if (numbers.ok()) return numbers;
   return broken(push_named(worker, push), " ", numbers.error().message);
 }
@@ -166,8 +165,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   if (!copies_.leads(row)) return copies_.hold_back(worker, push), Status();
   TRY(check_push(worker, row, push));
   const Clock next = row.pushed(worker);
-  Result<Values> numbers =
-      numbers_of(worker, push, push.clock == next ? row.push_state(worker) : CodecState());
+  Result<Values> numbers = numbers_of(worker, push);
   TRY(numbers);
   if (push.clock > next) {
     ++keeps_.counters.early;
@@ -363,7 +361,8 @@ Status ShardRows::hear_server(const Message& message, Outbox& out) {
   const auto follow = [&] {
     row.value()->follow(*update, gradient_scale(), keeps_.spares, keeps_.parallel_for);
   };
-  return copies_.take(*update, *row.value(), follow, out);
+  const Codec& codec = codecs_.merges(row.value()->row);
+  return copies_.take(*update, *row.value(), codec, follow, out);
 }
 
 void ShardRows::send_updates(Outbox& out) const {

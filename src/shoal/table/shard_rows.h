@@ -3,6 +3,7 @@
 #pragma once
 
 #include "shoal/table/clip_part.h"
+#include "shoal/table/codec_set.h"
 #include "shoal/table/own_rows.h"
 #include "shoal/table/row_copies.h"
 #include "shoal/table/shard_row.h"
@@ -22,7 +23,7 @@ struct PushCounts {
 // The part of a shard that outlives generations.
 struct ShardKeeps {
   int server = 0;
-  CodecFinder codecs;
+  CodecMaker codecs;
   // Merges are only counted: the memory of all rows, in which no number counts.
   std::unique_ptr<float[]> counts_only{};
   ParallelFor parallel_for{};
@@ -85,7 +86,7 @@ class ShardRows {
   using OwnRow = std::variant<std::unique_ptr<ShardRow>, std::unique_ptr<WrittenRow>>;
 
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
-  Result<Values> numbers_of(int worker, const Push& push, CodecState state = {}) const;
+  Result<Values> numbers_of(int worker, const Push& push) const;
   Status check_finite(int worker, const Push& push, const Values& numbers);
   // Returns the row. `what` are words for an error.
   Result<ShardRow*> row_of(RowId row, const auto&... what) const;
@@ -125,6 +126,7 @@ class ShardRows {
 
   ShardKeeps& keeps_;
   const Plan plan_;
+  const CodecSet codecs_;
   const std::unique_ptr<Scheme> scheme_;
   RowCopies copies_;
   const OwnRows own_;                             // of this server, and copies that it has

@@ -14,6 +14,7 @@ namespace shoal::table {
 class TableSession : public Table {
  public:
   Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
+  void hold_states(CodecStates states) override { states_ = std::move(states); }
   Result<bool> regroup(const SegmentBody& end) override;
   Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
   void tell(Topic topic, Clock clock, std::string body) override {
@@ -60,6 +61,7 @@ class TableSession : public Table {
   // Notes that the worker has pushed its row at this clock.
   void pushed(Clock clock) { retire_->clock = clock + 1; }
   const GenerationStart& generation_start() const { return start_; }
+  const CodecStates& states() const { return states_; }
   // Sets how many processes of the plan are lost whose loss interrupts the workers. Where a worker
   // waits it is to be woken.
   void set_losses(std::size_t losses) { losses_ = static_cast<std::uint32_t>(losses); }
@@ -88,6 +90,7 @@ class TableSession : public Table {
   const SchemeMaker maker_;
   // The Retire for servers when this worker pushes nothing more; none before the first plan.
   std::optional<Retire> retire_;
+  CodecStates states_;
   std::size_t rows_ = 0;  // that are open
   GenerationStart start_;
   bool waited_for_ = false;  // pushes of other workers may wait for this one's

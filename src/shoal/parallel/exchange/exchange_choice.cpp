@@ -91,10 +91,17 @@ std::optional<Way> way_of(Wanted wanted) {
   return std::nullopt;  // AUTO
 }
 
-LayerSize size_of(const Net& net, int layer, int passes) {
+LayerSize size_of(const Net& net, int layer, int passes, std::int64_t least,
+                  const std::vector<LayerCodecs>& codecs, const Rates& rates) {
   LayerSize size;
   for (const std::size_t p : learning_of(net, layer))
     size.params += net.params()[p].blob->data.count();
+  if (!codecs.empty()) {
+    const CodecBytes bytes = bytes_of(net, layer, codecs[static_cast<std::size_t>(layer)], least);
+    size.push_bytes = bytes.push / static_cast<double>(std::max<std::int64_t>(1, size.params));
+    size.pull_bytes = bytes.pull / static_cast<double>(std::max<std::int64_t>(1, size.params));
+    size.codec_seconds = seconds_a_number(codecs[static_cast<std::size_t>(layer)], rates);
+  }
   if (const auto* of = dynamic_cast<const Factored*>(net.layers()[layer].get())) {
     size.factors = of->factor_sizes();
     size.factors->rows *= passes;
@@ -195,7 +202,8 @@ std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme) {
 
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
-                                            const JobSize& job, const Rates& rates) {
+                                            const JobSize& job, const Rates& rates,
+                                            const std::vector<LayerCodecs>& codecs) {
   const ExchangeParameter& parameter = solver.exchange();
   check_names(net, parameter, name);
   const bool asked = solver.has_exchange() && job.workers > 1;
@@ -203,8 +211,10 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
   std::vector<std::optional<Way>> all_said;
   for (int i = 0; i < static_cast<int>(net.layers().size()); ++i) {
     const Layer& layer = *net.layers()[i];
-    LayerExchange choice{
-        .layer = i, .size = size_of(net, i, solver.iter_size() * job.replicas), .why = ""};
+    LayerExchange choice{.layer = i,
+                         .size = size_of(net, i, solver.iter_size() * job.replicas,
+                                         least_coded(solver), codecs, rates),
+                         .why = ""};
     if (choice.size.params == 0) continue;
     bool by_name = false;
     const Wanted want = asked ? wanted(parameter, layer, by_name) : ExchangeParameter::TABLE;

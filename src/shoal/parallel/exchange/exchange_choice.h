@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/parallel/exchange/codec_choice.h"
 #include "shoal/parallel/exchange/exchange_cost.h"
 #include "shoal/solver/exchange.h"
 #include "shoal/table/scheme.h"
@@ -34,10 +35,12 @@ struct LayerExchange {
 // Chooses for the layers with params that learn, in their order. AUTO is the way that takes the
 // fewest seconds, another than the table only if it takes a hundredth less; or, if the bandwidth is
 // unknown, factors where they are fewer numbers than the table's. Throws ConfigError where the
-// solver asks for a way that a layer cannot go; `name`, the prototxt's, stands in front.
+// solver asks for a way that a layer cannot go; `name`, the prototxt's, stands in front. `codecs`:
+// by layer, those of the table; empty: float32.
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
-                                            const JobSize& job, const Rates& rates = {});
+                                            const JobSize& job, const Rates& rates = {},
+                                            const std::vector<LayerCodecs>& codecs = {});
 // Returns the rates that the solver says; others where it does not.
 Rates rates_of(const SolverParameter& solver, const Rates& others = {});
 // Returns whether AUTO is asked for somewhere, and a rate that it depends on is not given.

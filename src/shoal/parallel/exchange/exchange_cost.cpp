@@ -51,14 +51,17 @@ Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& ra
   const auto [rows, outputs, inputs] = size.factors.value_or(Factored::Sizes());
   const auto workers = static_cast<double>(job.workers);
   Cost cost;
+  const double each_way = static_cast<double>(size.params) * table_load(job);
   if (by_table)
-    cost.numbers = 2.0 * static_cast<double>(size.params) * table_load(job);
+    cost.numbers = each_way * (size.push_bytes + size.pull_bytes) / kNumberBytes;
   else
     cost.numbers = 2.0 * static_cast<double>(rows * (job.workers - 1) * job.writers) *
                    static_cast<double>(outputs + inputs);
   if (rates.bandwidth <= 0) return cost;
-  // Half of the numbers sent and received goes each way, and the ways do not wait for each other.
-  cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
+  // The two ways of a link do not wait for each other. Factors go both ways alike.
+  cost.link = by_table ? each_way * std::max(size.push_bytes, size.pull_bytes) / rates.bandwidth
+                       : cost.numbers / 2 * kNumberBytes / rates.bandwidth;
+  if (by_table) cost.product = each_way * size.codec_seconds;
   cost.latency = (by_table ? 2 : hops_of(job)) * rates.latency;
   // Each replica would multiply its own rows, beside the others.
   if (!by_table && rates.multiply_adds > 0)

@@ -27,13 +27,16 @@ struct LayerSize {
   std::int64_t params = 0;  // numbers that learn
   // The sizes of factors. rows: of all passes of a worker's replicas in an iteration.
   std::optional<Factored::Sizes> factors{};
+  // The bytes of a number on its way to a server and back, and the seconds that codecs take for it
+  // in both directions.
+  double push_bytes = sizeof(float), pull_bytes = sizeof(float), codec_seconds = 0;
 };
 
 // The cost of one exchange in an iteration, for the process with the most work.
 struct Cost {
-  double numbers = 0;  // that it sends and receives
-  // Seconds: of its link, of messages that wait for each other, and of the larger product. All 0 if
-  // the bandwidth is unknown.
+  double numbers = 0;  // that it sends and receives, or would in float32 for as many bytes
+  // Seconds: of its link, of messages that wait for each other, and of the larger product or of
+  // codecs. All 0 if the bandwidth is unknown.
   double link = 0, latency = 0, product = 0;
   double seconds() const { return link + latency + product; }
 };

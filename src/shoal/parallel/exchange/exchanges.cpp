@@ -40,9 +40,11 @@ std::unique_ptr<Updater> make_table_updater(const SolverParameter& param, Net& n
     throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
   check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
   const JobSize job = job_size_of(table.roster(), net.context().share().replicas);
-  const std::vector<Way> ways =
-      ways_of(net, choose_exchanges(net, param, options.name, *scheme.value(), job, options.rates));
-  return make_exchanges({param, net, table, options, *scheme.value(), ways});
+  const std::vector<LayerCodecs> codecs =
+      choose_codecs(net, param, options.name, *scheme.value(), job.workers, options.rates);
+  const std::vector<Way> ways = ways_of(
+      net, choose_exchanges(net, param, options.name, *scheme.value(), job, options.rates, codecs));
+  return make_exchanges({param, net, table, options, *scheme.value(), ways, codecs});
 }
 
 std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster) {

@@ -169,13 +169,17 @@ class LocalStepsExchange final : public Exchange {
     for (const Tensor* history : own_histories())
       own->histories.emplace_back(history->host().begin(), history->host().end());
     own->updates = own_updates_;
+    own->side = side_->own_state();
     return own;
   }
+  std::string own_bytes() override { return side_->own_bytes(); }
+  Status take_own_bytes(std::string_view bytes) override { return side_->take_own_bytes(bytes); }
 
   void take_own_state(std::shared_ptr<const OwnState> state) override {
     CHECK(!side_->is_created()) << "a state of its own after the rows were made";
     const auto* own = static_cast<const OwnSteps*>(state.get());
     side_->keep_own_histories();
+    side_->take_own_state(own ? own->side.get() : nullptr);
     own_updates_ = own ? own->updates : 0;
     const std::vector<Tensor*> histories = own_histories();
     for (std::size_t h = 0; h < histories.size(); ++h) {
@@ -315,7 +319,8 @@ class LocalStepsExchange final : public Exchange {
       side_->push(pushes);
   }
 
-  // Writes a row's push into sent_. The table's rate, and weights by steps, whose sum is not 1,
+  // Writes a row's push into sent_. Where the answer says what changes, the row has its numbers of
+  // the task's start again. The table's rate, and weights by steps, whose sum is not 1,
   // apply to params alone: of the rest the mean is taken.
   void prepare(RowId row, float weight) {
     const std::span<const float> now = map_.weights(row);
@@ -324,7 +329,12 @@ class LocalStepsExchange final : public Exchange {
       std::ranges::copy(now, sent.begin());
       return;
     }
-    std::ranges::transform(now, sent, sent.begin(), std::minus());
+    if (side_->answers_changes(row)) {
+      std::swap_ranges(sent.begin(), sent.end(), map_.weights(row).begin());
+      std::ranges::transform(sent, now, sent.begin(), std::minus());
+    } else {
+      std::ranges::transform(now, sent, sent.begin(), std::minus());
+    }
     if (map_.is_param(row)) return momentum_.end(row, weight, sent);
     const bool by_steps = task_.weighing == Weighing::kSteps && weight != 0;
     const float scale = task_.global_rate * (by_steps ? weight : 1);

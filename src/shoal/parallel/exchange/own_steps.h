@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "shoal/solver/updater.h"
@@ -14,6 +15,7 @@ struct OwnSteps final : OwnState {
   std::vector<float> weights;
   std::vector<std::vector<float>> histories;
   std::int64_t updates = 0;
+  std::shared_ptr<const OwnState> side;  // what codecs keep of its pushes
 };
 
 }  // namespace shoal::parallel

@@ -113,6 +113,13 @@ class TableExchange final : public Exchange {
     side_->start_at(iteration, all);
   }
 
+  std::shared_ptr<const OwnState> own_state() override { return side_->own_state(); }
+  void take_own_state(std::shared_ptr<const OwnState> own) override {
+    side_->take_own_state(own.get());
+  }
+  std::string own_bytes() override { return side_->own_bytes(); }
+  Status take_own_bytes(std::string_view bytes) override { return side_->take_own_bytes(bytes); }
+
   // ---- after an interruption: all rows that learn are one unit ----
   Result<Standing> interrupt() override {
     Standing standing{.done = unit_.done};

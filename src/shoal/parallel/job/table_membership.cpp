@@ -80,11 +80,13 @@ class TableMembership final : public JobMembership {
       links_are_new_ = true;
     }
     rates_ = rates_of(spec_.solver);
-    if (!needs_rates(spec_.solver) || share_.clients < 2) return true;
+    if (share_.clients < 2 || !(needs_rates(spec_.solver) || needs_codec_rates(spec_.solver)))
+      return true;
     const Result<Rates> measured =
         measure_rates(table_, *team_, {.device = options_.device, .threads = options_.threads});
     if (!measured.ok()) return failed(measured.error());
     rates_ = rates_of(spec_.solver, measured.value());
+    rates_.codecs = measured.value().codecs;
     return true;
   }
 
@@ -93,7 +95,8 @@ class TableMembership final : public JobMembership {
                                         Net& net) override {
     const auto made = or_throw(scheme.make());
     check_fit(solver, name_, *made, share_.clients);
-    choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_);
+    codecs_ = choose_codecs(net, solver, name_, *made, share_.clients, rates_);
+    choices_ = choose_exchanges(net, solver, name_, *made, job_size(), rates_, codecs_);
     const std::uint8_t copies = copies_of(solver, name_, table_.roster());
     copies_ = table_.can_copy() ? copies : 1;
     const WorkerOptions options{.name = name_,
@@ -105,7 +108,7 @@ class TableMembership final : public JobMembership {
                                 .updates_beside = options_.updates_beside,
                                 .copies = copies_,
                                 .rates = rates_};
-    return make_exchanges({solver, net, table_, options, *made, ways_of(net, choices_)});
+    return make_exchanges({solver, net, table_, options, *made, ways_of(net, choices_), codecs_});
   }
 
   Meter* meter() override { return &tuner_.meter(); }
@@ -304,6 +307,10 @@ class TableMembership final : public JobMembership {
       LOG(INFO) << "Exchange: " << table_of(solver.net(), choices_, rates_);
     if (const std::string words = summary_of(solver.net(), choices_); !words.empty())
       LOG(INFO) << "Exchange: " << words;
+    if (options_.explain_exchange)
+      LOG(INFO) << "Exchange: " << table_of(solver.net(), codecs_, spec_.solver);
+    if (const std::string words = summary_of(solver.net(), codecs_, spec_.solver); !words.empty())
+      LOG(INFO) << "Codecs: " << words;
   }
 
   // Logs which processes the job can lose, where that is new.
@@ -375,6 +382,7 @@ class TableMembership final : public JobMembership {
   bool asked_to_measure_ = false;
   Rates rates_;                         // of this generation
   std::vector<LayerExchange> choices_;  // of this segment
+  std::vector<LayerCodecs> codecs_;     // likewise, by layer of the net
   std::uint8_t copies_ = 1;             // of rows, likewise
   std::optional<Forecast> forecast_;    // likewise
   std::string losses_;                  // what the log says of them

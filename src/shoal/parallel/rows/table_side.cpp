@@ -48,6 +48,9 @@ void TableSide::map_rows(const TableSetup& setup, const RowExtras& extras) {
   std::iota(all_.begin(), all_.end(), RowId{0});
   learning_ = map_->learning();
   staging_.emplace(*map_, in_place(setup));
+  codecs_ = RowCodecs(net, *map_, setup.codecs, least_coded(setup.param));
+  states_.emplace(*map_, codecs_);
+  table.hold_states([this](RowId row, std::size_t length) { return states_->of(row, length); });
   if (!net.context().device().is_host()) pin_params(setup);
 }
 
@@ -96,6 +99,7 @@ Status TableSide::create() {
   };
   const auto destinations = [this](RowId row, Part part) { return place(row, part); };
   table::Plan plan = plan_of(recipe, map_->rows(), table.roster(), start_, clocks_, options);
+  codecs_.put(plan);
   for (Messages& messages : messages_) {
     const auto rows = messages.rows->rows(static_cast<RowId>(plan.rows.size()));
     std::ranges::copy(rows, std::back_inserter(plan.rows.edit()));
@@ -163,6 +167,36 @@ Status TableSide::receive(std::span<const RowId> rows) {
 Status TableSide::read(table::Clock clock) {
   for (const RowId row : learning_) get(row, clock);
   return receive(learning_);
+}
+
+namespace {
+
+struct OwnStates final : OwnState {
+  ParamStates states;
+};
+
+}  // namespace
+
+std::shared_ptr<const OwnState> TableSide::own_state() const {
+  if (!states_->any()) return nullptr;
+  const auto own = std::make_shared<OwnStates>();
+  own->states = states_->save(net.params().size());
+  return own;
+}
+
+void TableSide::take_own_state(const OwnState* own) {
+  if (own) states_->take(static_cast<const OwnStates*>(own)->states);
+}
+
+std::string TableSide::own_bytes() const {
+  return states_->any() ? encode(states_->save(net.params().size())) : "";
+}
+
+Status TableSide::take_own_bytes(std::string_view bytes) {
+  const Result<ParamStates> states = decode_param_states(bytes);
+  TRY(states);
+  states_->take(states.value());
+  return {};
 }
 
 void TableSide::fix_histories(const std::vector<Tensor*>& histories) {

@@ -8,10 +8,13 @@
 #include <span>
 #include <vector>
 
+#include "shoal/parallel/exchange/codec_choice.h"
 #include "shoal/parallel/exchange/way.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/rows/pacer_client.h"
 #include "shoal/parallel/rows/param_staging.h"
+#include "shoal/parallel/rows/push_states.h"
+#include "shoal/parallel/rows/row_codecs.h"
 #include "shoal/parallel/rows/row_waits.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/solver/recipe.h"
@@ -25,7 +28,8 @@ struct TableSetup {
   table::Table& table;
   const WorkerOptions& options;
   const table::Scheme& scheme;
-  const std::vector<Way>& ways;  // by layer of the net
+  const std::vector<Way>& ways;            // by layer of the net
+  const std::vector<LayerCodecs>& codecs;  // likewise
 };
 
 // Rows of a plan behind those of the params: messages, each of one worker.
@@ -72,6 +76,15 @@ class TableSide {
 
   // ---- rows ----
   const RowMap& map() const { return *map_; }
+  // Returns whether answers may say what a row changed by since the last one: its memory is then to
+  // hold, when an answer comes, what the last one left there.
+  bool answers_changes(table::RowId row) const { return codecs_.answers(row).feedback; }
+  // Return and set what codecs keep of this worker's pushes, as Checkpointed has it; before
+  // create() if it is set.
+  std::shared_ptr<const OwnState> own_state() const;
+  void take_own_state(const OwnState* own);
+  std::string own_bytes() const;
+  Status take_own_bytes(std::string_view bytes);
   std::span<const table::RowId> all() const { return all_; }
   std::span<const table::RowId> learning() const { return learning_; }
   // Makes the rows and asks for the first numbers, when it is first called.
@@ -115,6 +128,8 @@ class TableSide {
 
   std::optional<RowMap> map_;
   std::optional<ParamStaging> staging_;
+  RowCodecs codecs_;
+  std::optional<PushStates> states_;
   std::vector<table::RowId> all_, learning_;
   struct Messages {
     MessageRows* rows = nullptr;

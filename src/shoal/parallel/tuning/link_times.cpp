@@ -9,6 +9,7 @@
 #include "shoal/base/try.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/vector.h"
+#include "shoal/parallel/exchange/codec_choice.h"
 #include "shoal/parallel/job/plan.h"
 #include "shoal/table/coordinator.h"
 
@@ -189,15 +190,19 @@ Result<Rates> measure_rates(const table::Table& table, Team& team,
   });
   TRY(gather);
   // Each number comes from one worker; the others add 0.
-  double said[3] = {};
+  std::vector<double> said(3 + candidate_codecs().size());
   if (team.chief()) {
     said[0] = static_cast<double>(each * static_cast<std::size_t>(team.size() - 1)) /
               std::max(1e-9, gather.value());
     said[1] = measure_multiply_adds(table, computes);
+    std::ranges::copy(measure_codecs(), said.begin() + 3);
   }
   if (team.index() == 1) said[2] = question.value() / 2;
   TRY(team.sum(said));
-  return Rates{.bandwidth = said[0], .latency = said[2], .multiply_adds = said[1]};
+  return Rates{.bandwidth = said[0],
+               .latency = said[2],
+               .multiply_adds = said[1],
+               .codecs = {said.begin() + 3, said.end()}};
 }
 
 }  // namespace shoal::parallel

@@ -97,11 +97,12 @@ void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
   }
   coordinator_.begin(generation_start());
   alone_ = plan.workers == 1;
-  strand_.post([this, plan = plan, destinations]() mutable {
+  strand_.post([this, plan = plan, destinations, states = states()]() mutable {
     plan_ = std::move(plan);
     retired_.reset();
     client_ = std::make_unique<Client>(
-        ClientOptions{.worker = worker_, .order = process_.options.order}, plan_, destinations);
+        ClientOptions{.worker = worker_, .order = process_.options.order, .states = states}, plan_,
+        destinations);
     for (const Rank rank : servers_)
       if (process_.is_gone(rank)) fail_over(number_of(rank));
     if (!std::exchange(ticks_, true)) tick();

@@ -66,6 +66,9 @@ void fields(auto& io, Is<Row> auto& m) {
   io(m.length, m.priority, m.server, m.learns, m.lr_mult, m.decay_mult, m.push_codec, m.pull_codec,
      m.writer, m.reader);
 }
+void fields(auto& io, Is<CodecSpec> auto& m) {
+  io(m.id, m.amount, m.bits, m.stochastic, m.feedback, m.momentum, m.warm_up);
+}
 void fields(auto& io, Is<PlanMessage> auto& m) {
   auto& plan = *m.plan;
   io(plan.workers, plan.servers, plan.start, plan.rule.rule, plan.rule.momentum,
@@ -73,6 +76,7 @@ void fields(auto& io, Is<PlanMessage> auto& m) {
      plan.weight_decay, plan.clip, plan.iter_size);
   io.scheme(plan.scheme);
   io.list(plan.rows, kMaxRows, "rows");
+  io.list(plan.codecs, kMaxCodecs, "codecs");
   io(plan.generation);
   io.list(plan.ranks, kMaxWorkers, "ranks");
   io.list(plan.clocks, kMaxWorkers, "clocks");
