@@ -130,6 +130,7 @@ PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/impls.cpp \
             src/shoal/parallel/sums/mpi_sum.cpp src/shoal/proto/hdf5.cpp \
             src/shoal/onnx/write_model.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp \
+            src/shoal/table/codecs/%.cpp \
             src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
             src/shoal/status/server.cpp src/shoal/status/prometheus.cpp src/shoal/status/page.cpp \
             tests/net/opencv_test.cpp tools/common/%_flags.cpp tools/common/python_layers.cpp
@@ -334,16 +335,18 @@ $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC)
 # The same numbers, in vector code; no vector leaves a file.
 IN_VECTORS = -O3 -fno-math-errno -fno-trapping-math -Wno-psabi
 updates  := $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o
-$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o: \
-  private CXXFLAGS += $(IN_VECTORS) $(ARCH)
+$(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o \
+  $(BUILD)/src/shoal/table/codecs/%.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH)
 $(BUILD)/v4/src/shoal/ops/cpu/%.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH_V4)
 # Updates are alike in vectors and beside them: no cut of a param changes a bit.
 $(updates): private CXXFLAGS += -ffp-contract=off
+# Codecs give the same bytes on every machine.
+$(BUILD)/src/shoal/table/codecs/%.o: private CXXFLAGS += -ffp-contract=off
 $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 # Objects for newer processors than the rest keep copies of inline functions and templates to
 # themselves: of all copies the linker takes one for the whole program.
-$(addprefix $(BUILD)/src/shoal/,ops/cpu/%.o table/update.o data/transform.o): \
+$(addprefix $(BUILD)/src/shoal/,ops/cpu/%.o table/update.o table/codecs/%.o data/transform.o): \
   private OWN_COPIES = $(if $(ARCH),&& scripts/join_objects.sh $@ $@)
 $(if $(V4_OBJ),$(BUILD)/src/shoal/ops/cpu_kernels.o): private CPPFLAGS += -DSHOAL_CPU_V4=1
 $(BUILD)/src/shoal/data/image.o $(BUILD)/src/shoal/data/image_changes.o \
