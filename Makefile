@@ -229,6 +229,7 @@ bench: all                           ## speed and memory of the models, and what
 	scripts/bench.py $(BUILD)
 	$(BUILD)/tools/bench_table
 	$(BUILD)/tools/bench_table --encrypt
+	$(BUILD)/tools/bench_codecs
 	$(BUILD)/tools/bench_cluster
 	scripts/bench_cluster.py $(BUILD)
 	scripts/bench_simulated.py $(BUILD)
