@@ -85,7 +85,9 @@ void fill(Random& random, Bytes& bytes) {
   for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(random.word());
 }
 
-Part random_part(Random& r) { return one_of(r, {Part::kWeights, Part::kHistory, Part::kHistory2}); }
+Part random_part(Random& r) {
+  return one_of(r, {Part::kWeights, Part::kHistory, Part::kHistory2, Part::kLeftOut});
+}
 Code random_code(Random& r) {
   return one_of(r, {Code::kInternal, Code::kPeer, Code::kConfig, Code::kTimeout, Code::kRequeue});
 }

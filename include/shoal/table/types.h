@@ -111,7 +111,12 @@ enum class Apply : std::uint8_t {
 };
 
 // The parts of a row: a shard keeps a number of each for every number of the row.
-enum class Part : std::uint8_t { kWeights = 0, kHistory = 1, kHistory2 = 2 };
+enum class Part : std::uint8_t {
+  kWeights = 0,
+  kHistory = 1,
+  kHistory2 = 2,
+  kLeftOut = 3,  // what answers in a codec with error feedback have left out so far
+};
 
 inline constexpr std::int32_t kEveryWorker = -1;
 

@@ -45,6 +45,10 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   const std::vector<Way> ways = parallel::ways_of(
       net, parallel::choose_exchanges(net, solver, name, *scheme,
                                       parallel::job_size_of(job.roster(), 1), rates, codecs));
+  for (std::size_t layer = 0; layer < ways.size(); ++layer)
+    if (ways[layer] != Way::kTable && codecs[layer].sum != table::CodecSpec())
+      throw ConfigError(Code::kConfig, name, ": --dry knows codecs by TABLE alone, and layer '",
+                        net.layers()[layer]->name(), "' goes by ", name_of(ways[layer]));
   const parallel::RowMap map(
       net, setup_.servers,
       {.running_sums = !gradients,

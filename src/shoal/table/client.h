@@ -102,7 +102,7 @@ class Client {
   // A part of a row, which is waited for, queued and timed: the row's number in own_ * kParts +
   // part.
   using Slot = std::uint32_t;
-  static constexpr std::size_t kParts = 3;
+  static constexpr std::size_t kParts = 4;
 
   enum class Say : std::uint8_t { kNothing, kPush, kGet };
 

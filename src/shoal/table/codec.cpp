@@ -4,13 +4,12 @@
 #include <cstring>
 #include <iterator>
 
+#include "shoal/base/log.h"
 #include "shoal/table/broken.h"
+#include "shoal/table/codecs/kinds.h"
 #include "shoal/table/error_feedback.h"
 
 namespace shoal::table {
-
-#define CODEC(id, name, number) extern const CodecKind name##_kind;
-#include "shoal/table/codecs.def"
 
 namespace {
 
@@ -61,6 +60,13 @@ Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size
   if (payload.codec == codec.id()) return codec.decode(payload, count);
   if (payload.codec == CodecId::kFloat32) return float32_codec().decode(payload, count);
   return broken("is in codec ", name_of(payload.codec), "; the plan says ", name_of(codec.id()));
+}
+
+void round_as(const Codec& codec, std::span<float> numbers) {
+  if (codec.id() == CodecId::kFloat32 || numbers.empty()) return;
+  const Result<Values> read = codec.decode(codec.encode({.data = numbers}), numbers.size());
+  CHECK(read.ok()) << "what was encoded " << read.error().message;
+  std::ranges::copy(read.value().data, numbers.begin());
 }
 
 Payload owned(const Payload& payload) {

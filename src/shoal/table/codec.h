@@ -58,6 +58,9 @@ using CodecMaker = std::unique_ptr<Codec> (*)(const CodecSpec&);
 // Returns the codec whose payloads share the numbers in memory: nothing is copied.
 const Codec& float32_codec();
 
+// Sets numbers to what a reader of their payload gets.
+void round_as(const Codec& codec, std::span<float> numbers);
+
 // Makes memory for `count` numbers that a codec decodes.
 inline std::pair<std::span<float>, Values> new_values(std::size_t count) {
   const auto memory = std::make_shared_for_overwrite<float[]>(count);

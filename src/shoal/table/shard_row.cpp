@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "shoal/base/log.h"
+#include "shoal/table/error_feedback.h"
 
 namespace shoal::table {
 
@@ -35,12 +36,22 @@ ShardRow::ShardRow(RowId id, const Plan& plan, const CodecSet& codecs, std::span
 
 void ShardRow::set(Part part, std::span<const float> numbers) {
   has_[static_cast<std::size_t>(part)] = true;
+  if (part == Part::kLeftOut) {
+    std::ranges::copy(numbers, left_out(answer_state_, row.length).begin());
+    return;
+  }
   const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
   CHECK(!buffer->is_lent()) << "row " << id << " was read before it had its first numbers";
   if (numbers.empty())
     std::ranges::fill(buffer->numbers(), 0.0f);
   else if (numbers.data() != buffer->numbers().data())
     std::ranges::copy(numbers, buffer->numbers().begin());
+}
+
+Values ShardRow::what_is_left_out() const {
+  const auto [copy, values] = new_values(row.length);
+  std::copy_n(answer_state_.begin() + 1, row.length, copy.begin());
+  return values;
 }
 
 // ---- membership and pushes ----

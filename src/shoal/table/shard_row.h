@@ -24,9 +24,12 @@ class ShardRow {
   // ---- numbers ----
   bool has(Part part) const { return has_[static_cast<std::size_t>(part)]; }
   void set(Part part, std::span<const float> numbers);  // zeros if there are none
+  // Returns whether answers say what changed, and what they leave out is a part.
+  bool answers_changes() const { return answers_changes_; }
   // Returns the numbers of a part. Numbers that are kept in place are not lent: they are their
   // reader's.
   Values numbers(Part part) const {
+    if (part == Part::kLeftOut) return what_is_left_out();
     const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
     return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
   }
@@ -103,6 +106,7 @@ class ShardRow {
     Clock clock = kNobody;
     Values values;
   };
+  Values what_is_left_out() const;
   Payload encoded(int worker);
   void encode_change(std::span<const float> before);
   // Sets the clock of the worker's next push to `pushed`; it counts until that is `end`.
@@ -142,7 +146,7 @@ class ShardRow {
   Version version_;
   // The weights, and if the row learns, the rule's histories.
   Buffers parts_;
-  bool has_[1 + optim::kMaxHistories] = {};
+  bool has_[2 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
   std::vector<Contribution> held_;  // in the order of arrival
   // As in RowView; slow_: how many workers are the slowest.

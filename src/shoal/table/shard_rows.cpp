@@ -83,7 +83,9 @@ Status ShardRows::init(const Init& init, Outbox& out) {
   ShardRow& row = *found.value();
   const auto wrong = broken_with("worker 0's Init of row ", init.row);
   const int part = static_cast<int>(init.part), kept = optim::histories(plan_.rule.rule);
-  if (part > kept)
+  if (init.part == Part::kLeftOut && !row.answers_changes())
+    return wrong(" is of what answers left out, and they leave out nothing");
+  if (part > kept && init.part != Part::kLeftOut)
     return wrong(" is of history ", part, "; ", optim::name_of(plan_.rule.rule), " keeps ", kept);
   Result<Values> numbers = Values();
   const bool is_zeros = init.payload.bytes.empty() && init.part != Part::kWeights;
@@ -215,7 +217,10 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
   if (get.part != Part::kWeights) {
     const int part = static_cast<int>(get.part),
               kept = row.row.learns ? optim::histories(plan_.rule.rule) : 0;
-    if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
+    if (get.part == Part::kLeftOut && !row.answers_changes())
+      return wrong(" wants what answers left out, and they leave out nothing");
+    if (part > kept && get.part != Part::kLeftOut)
+      return wrong(" wants history ", part, "; the row keeps ", kept);
     out.push_back({worker, RowMessage{get.row, get.clock, row.version(), get.part,
                                       as_payload(row.numbers(get.part)), plan_.generation}});
     return {};

@@ -222,12 +222,16 @@ bool is_in_vain(const Error& error) { return error.message.starts_with(kInVain);
 
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
   std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});
-  const int parts = 1 + optim::histories(plan.rule.rule);
+  std::vector<Part> parts = {Part::kHistory, Part::kHistory2};
+  parts.resize(static_cast<std::size_t>(optim::histories(plan.rule.rule)));
+  parts.insert(parts.end(), {Part::kLeftOut, Part::kWeights});
   for (RowId row = 0; row < plan.rows.size(); ++row) {
     if (plan.rows[row].writer != kEveryWorker) continue;
     const int server = plan.rows[row].server;
-    for (int number = 1; number <= parts; ++number) {
-      const auto part = static_cast<Part>(number % parts);  // weights, which are 0, come last
+    const std::uint8_t pull = plan.rows[row].pull_codec;
+    const bool leaves_out = pull > 0 && plan.codecs[pull - 1].feedback;
+    for (const Part part : parts) {
+      if (part == Part::kLeftOut && !leaves_out) continue;
       const std::span<const float> numbers = initial(row, part);
       if (part != Part::kWeights && numbers.empty()) continue;
       const Init init{.row = row,

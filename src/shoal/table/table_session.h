@@ -103,7 +103,7 @@ class TableSession : public Table {
 };
 
 // Returns the messages of the chief to each server: the plan, then of each of its rows the
-// histories, then the weights, which complete it.
+// histories, then what answers left out, then the weights, which complete it.
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial);
 
 }  // namespace shoal::table

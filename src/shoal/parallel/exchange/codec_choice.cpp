@@ -95,6 +95,10 @@ class Choosing {
     LayerCodecs codecs;
     codecs.push = spec_of(push, true, layer, count, codecs.push_why);
     codecs.pull = spec_of(pull, false, layer, count, codecs.pull_why);
+    const CodecSpec bf16{.id = table::CodecId::kBf16};
+    if (codecs.push == bf16 ||
+        (push == kAuto && said_.within() >= CodecParameter::HALF && rates_.bandwidth > 0))
+      codecs.sum = bf16;
     return codecs;
   }
 

@@ -18,9 +18,11 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
-// The codecs of a layer's params: of pushes, and of the weights that answer them.
+// The codecs of a layer's params: of pushes, and of the weights that answer them; and, where
+// workers send each other factors or sums, of these: bf16, since what one worker hands on must be
+// what it got, or float32.
 struct LayerCodecs {
-  table::CodecSpec push{}, pull{};
+  table::CodecSpec push{}, pull{}, sum{};
   std::string push_why{}, pull_why{};  // "least time"
   bool is_float32() const { return push == table::CodecSpec() && pull == table::CodecSpec(); }
 };

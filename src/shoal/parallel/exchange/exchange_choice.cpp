@@ -100,6 +100,7 @@ LayerSize size_of(const Net& net, int layer, int passes, std::int64_t least,
     const CodecBytes bytes = bytes_of(net, layer, codecs[static_cast<std::size_t>(layer)], least);
     size.push_bytes = bytes.push / static_cast<double>(std::max<std::int64_t>(1, size.params));
     size.pull_bytes = bytes.pull / static_cast<double>(std::max<std::int64_t>(1, size.params));
+    if (codecs[static_cast<std::size_t>(layer)].sum != table::CodecSpec()) size.sum_bytes = 2;
     size.codec_seconds = seconds_a_number(codecs[static_cast<std::size_t>(layer)], rates);
   }
   if (const auto* of = dynamic_cast<const Factored*>(net.layers()[layer].get())) {
@@ -176,11 +177,27 @@ void choose(LayerExchange& choice, const JobSize& job, const Rates& rates) {
   }
 }
 
+// Throws where a solver says a way between workers for a layer, and a codec that cannot go it.
+void check_sum_codec(const LayerCodecs& codecs, Way way, const std::string& layer,
+                     const std::string& name) {
+  if (way == Way::kTable || is_of_library(way)) return;
+  if (codecs.push == table::CodecSpec() || codecs.sum != table::CodecSpec()) return;
+  throw ConfigError(
+      Code::kConfig, name, ": codec: layer '", layer, "' goes by ", name_of(way),
+      ", where workers hand on what they get, and '", words_of(codecs.push),
+      "' of what was decoded is not the same again: choose bf16, or let it go by TABLE");
+}
+
 // Returns whether the way makes too many rows for AUTO. A way that cuts a vector into a part for
 // each worker has 2 P (P - 1) rows a strip, which every process records.
 bool has_many_rows(Way way, const JobSize& job) {
   constexpr std::int64_t kMostWorkers = 64;
   return (way == Way::kRing || way == Way::kDirect) && job.workers > kMostWorkers;
+}
+
+// Returns the bytes of a number that workers send each other of a layer.
+double sum_bytes_of(const std::vector<LayerExchange>& choices, int layer) {
+  return std::ranges::find(choices, layer, &LayerExchange::layer)->size.sum_bytes;
 }
 
 double megabytes(double numbers) { return numbers * sizeof(float) / 1e6; }
@@ -240,6 +257,8 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
       choose(choice, job, rates);
       if (choice.why.empty()) choice.why = why_no_other;
     }
+    if (said && !codecs.empty())
+      check_sum_codec(codecs[static_cast<std::size_t>(i)], choice.way, layer.name(), name);
     choices.push_back(std::move(choice));
     all_said.push_back(said);
   }
@@ -376,8 +395,10 @@ Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, 
   for (const Bucket& bucket : buckets_of(net, ways_of(net, choices), bucket_bytes(rates)))
     forecast.legs.push_back(
         {.layers = bucket.layers,
-         .cost =
-             cost_of(bucket.way, {.params = static_cast<std::int64_t>(bucket.count)}, job, rates)});
+         .cost = cost_of(bucket.way,
+                         {.params = static_cast<std::int64_t>(bucket.count),
+                          .sum_bytes = sum_bytes_of(choices, bucket.layers.front())},
+                         job, rates)});
   std::ranges::sort(forecast.legs, std::ranges::greater(),
                     [](const Leg& leg) { return leg.layers.back(); });
   return forecast;

@@ -22,21 +22,22 @@ double table_load(const JobSize& job) {
 int hops_of(const JobSize& job) { return job.relays ? 2 : 1; }
 
 // Predicts a library's sum as halving and doubling, since its algorithm is unknown.
-Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rates& rates) {
+Cost collective_cost(Way of, const LayerSize& size, const JobSize& job, const Rates& rates) {
   const Way way = is_of_library(of) ? Way::kHalvingDoubling : of;
   const int workers = static_cast<int>(job.workers);
   const Load load = load_of(way, workers);
-  const auto all = static_cast<double>(params);
+  const auto all = static_cast<double>(size.params);
+  const double bytes = is_of_library(of) ? kNumberBytes : size.sum_bytes;
   // A worker sends each number of the vector to all but one, and back.
   const double relayed =
       job.relays ? 2.0 * static_cast<double>(job.writers) * (workers - 1) / workers * all : 0;
-  Cost cost{.numbers = 2 * std::max(load.busiest * all, relayed)};
+  Cost cost{.numbers = 2 * std::max(load.busiest * all, relayed) * bytes / kNumberBytes};
   if (rates.bandwidth <= 0) return cost;
   // The first strip goes all the way. Behind it the busiest worker's link is never idle.
   const double strip =
-      static_cast<double>(strips_of(way, workers, static_cast<std::size_t>(params)).at(1));
-  cost.link = std::max(load.in_turn * strip + load.busiest * (all - strip), relayed) *
-              kNumberBytes / rates.bandwidth;
+      static_cast<double>(strips_of(way, workers, static_cast<std::size_t>(size.params)).at(1));
+  cost.link = std::max(load.in_turn * strip + load.busiest * (all - strip), relayed) * bytes /
+              rates.bandwidth;
   cost.latency = load.rounds * hops_of(job) * rates.latency;
   return cost;
 }
@@ -45,7 +46,7 @@ Cost collective_cost(Way of, std::int64_t params, const JobSize& job, const Rate
 
 Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& rates) {
   if (job.workers < 2) return {};
-  if (is_collective(way)) return collective_cost(way, size.params, job, rates);
+  if (is_collective(way)) return collective_cost(way, size, job, rates);
   const bool by_table = way == Way::kTable;
   CHECK(by_table || size.factors) << "a layer without factors";
   const auto [rows, outputs, inputs] = size.factors.value_or(Factored::Sizes());
@@ -56,7 +57,7 @@ Cost cost_of(Way way, const LayerSize& size, const JobSize& job, const Rates& ra
     cost.numbers = each_way * (size.push_bytes + size.pull_bytes) / kNumberBytes;
   else
     cost.numbers = 2.0 * static_cast<double>(rows * (job.workers - 1) * job.writers) *
-                   static_cast<double>(outputs + inputs);
+                   static_cast<double>(outputs + inputs) * size.sum_bytes / kNumberBytes;
   if (rates.bandwidth <= 0) return cost;
   // The two ways of a link do not wait for each other. Factors go both ways alike.
   cost.link = by_table ? each_way * std::max(size.push_bytes, size.pull_bytes) / rates.bandwidth

@@ -30,6 +30,7 @@ struct LayerSize {
   // The bytes of a number on its way to a server and back, and the seconds that codecs take for it
   // in both directions.
   double push_bytes = sizeof(float), pull_bytes = sizeof(float), codec_seconds = 0;
+  double sum_bytes = sizeof(float);  // of a number that workers send each other
 };
 
 // The cost of one exchange in an iteration, for the process with the most work.

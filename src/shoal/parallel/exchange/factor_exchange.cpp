@@ -11,6 +11,7 @@
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/table/codec.h"
 
 namespace shoal::parallel {
 
@@ -100,8 +101,10 @@ std::vector<table::Row> FactorExchange::rows(RowId first) {
     for (std::size_t worker = 0; worker < part->rows.size(); ++worker) {
       const Factored::Sizes sizes{part->rows[worker], part->sizes.outputs, part->sizes.inputs};
       part->ids[worker] = add_message(sizes, part->layer, worker, servers[worker], first, rows);
+      const std::uint8_t codec = side_->codec_number(part->codec);
       std::size_t offset = 0;
       for (const RowId row : part->ids[worker]) {
+        rows[row - first].push_codec = rows[row - first].pull_codec = codec;
         pieces_.push_back({part.get(), worker, offset, rows[row - first].length});
         offset += pieces_.back().length;
       }
@@ -152,6 +155,7 @@ void FactorExchange::send_held() {
 void FactorExchange::send(Part& part, float weight) {
   const table::Clock clock = side_->iteration();
   part.own->numbers().back() = weight;
+  if (const auto codec = table::make_codec(part.codec)) round_as(*codec, part.own->numbers());
   part.sent.push_back({clock, side_->rate(), part.own});
   const table::Values all = table::Buffer::lend(part.own);
   std::vector<table::Push> pushes;

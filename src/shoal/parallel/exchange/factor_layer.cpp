@@ -40,6 +40,7 @@ FactorLayer::FactorLayer(const TableSetup& setup, int of)
       sizes(factored.factor_sizes()),
       passes(setup.param.iter_size()),
       replicas(setup.net.context().share().replicas),
+      codec(setup.codecs[static_cast<std::size_t>(of)].sum),
       own_context(context_beside(setup)),
       context(own_context ? *own_context : setup.net.context()),
       net(setup.net),

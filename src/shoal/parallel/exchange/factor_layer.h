@@ -53,6 +53,7 @@ struct FactorLayer final : public FactorSink {
   Factored& factored;
   const Factored::Sizes sizes;
   const int passes, replicas;
+  const table::CodecSpec codec;                // of messages
   const std::unique_ptr<Context> own_context;  // of a host
   Context& context;
   Net& net;

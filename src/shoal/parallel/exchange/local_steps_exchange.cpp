@@ -138,6 +138,7 @@ class LocalStepsExchange final : public Exchange {
         row.version = deltas_.version(layer);
     return rows;
   }
+  Status prepare_save() override { return unit_.is_fetched ? Status() : side_->fetch_left_out(); }
   std::vector<Tensor*> histories() override { return local_.histories(); }
   void put(RunState& run) override {
     momentum_.put(run);

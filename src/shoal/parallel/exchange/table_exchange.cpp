@@ -103,7 +103,11 @@ class TableExchange final : public Exchange {
     });
     return rows;
   }
-  Status prepare_save() override { return unit_.is_fetched ? Status() : fetch_histories(); }
+  Status prepare_save() override {
+    if (unit_.is_fetched) return {};
+    TRY(fetch_histories());
+    return side_->fetch_left_out();
+  }
   std::vector<Tensor*> histories() override {
     if (histories_.empty()) make_histories();
     return pointers();

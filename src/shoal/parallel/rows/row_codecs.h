@@ -17,6 +17,8 @@ class RowCodecs {
   RowCodecs(const Net& net, const RowMap& map, const std::vector<LayerCodecs>& layers,
             std::int64_t least);
 
+  // Returns the number of a codec as table::Row has it, new if the plan has none like it.
+  std::uint8_t number_of(const table::CodecSpec& spec);
   // Gives the rows of the map, which are the plan's first, their codecs.
   void put(table::Plan& plan) const;
   const table::CodecSpec& pushes(table::RowId row) const { return at(rows_[row].push); }
@@ -27,7 +29,6 @@ class RowCodecs {
   struct Numbers {
     std::uint8_t push = 0, pull = 0;
   };
-  std::uint8_t number_of(const table::CodecSpec& spec);
   const table::CodecSpec& at(std::uint8_t number) const {
     static constexpr table::CodecSpec kFloat32;
     return number == 0 ? kFloat32 : codecs_[number - 1];

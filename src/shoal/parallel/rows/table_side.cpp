@@ -50,6 +50,7 @@ void TableSide::map_rows(const TableSetup& setup, const RowExtras& extras) {
   staging_.emplace(*map_, in_place(setup));
   codecs_ = RowCodecs(net, *map_, setup.codecs, least_coded(setup.param));
   states_.emplace(*map_, codecs_);
+  left_out_.resize(all_.size());
   table.hold_states([this](RowId row, std::size_t length) { return states_->of(row, length); });
   if (!net.context().device().is_host()) pin_params(setup);
 }
@@ -94,17 +95,18 @@ Status TableSide::create() {
   if (created_) return {};
   staging_->fix();
   const auto initial = [this](RowId row, Part part) {
+    if (part == Part::kLeftOut) return std::span<const float>(left_out_[row]);
     return part != Part::kWeights && !resumed_ ? std::span<const float>()
                                                : std::span<const float>(place(row, part).numbers);
   };
   const auto destinations = [this](RowId row, Part part) { return place(row, part); };
   table::Plan plan = plan_of(recipe, map_->rows(), table.roster(), start_, clocks_, options);
-  codecs_.put(plan);
   for (Messages& messages : messages_) {
     const auto rows = messages.rows->rows(static_cast<RowId>(plan.rows.size()));
     std::ranges::copy(rows, std::back_inserter(plan.rows.edit()));
     messages.end = static_cast<RowId>(plan.rows.size());
   }
+  codecs_.put(plan);
   if (task.contribution != ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
   plan.why_none = why_none_;
@@ -140,6 +142,7 @@ table::Destination TableSide::place(RowId row, Part part) {
   if (part == Part::kWeights)
     return diverted_ && !(*diverted_)[row].empty() ? std::span<float>((*diverted_)[row])
                                                    : staging_->weights(row);
+  if (part == Part::kLeftOut) return std::span<float>(left_out_[row]);
   const RowMap::Piece at = map_->piece(row);
   const std::size_t h = part == Part::kHistory ? 0 : 1;
   const std::size_t index = h * net.params().size() + at.param;
@@ -169,33 +172,71 @@ Status TableSide::read(table::Clock clock) {
   return receive(learning_);
 }
 
+Status TableSide::fetch_left_out() {
+  std::vector<RowId> rows;
+  for (const RowId row : learning_)
+    if (answers_changes(row)) rows.push_back(row);
+  for (const RowId row : rows) {
+    left_out_[row].resize(map_->rows()[row].length);
+    table.get(row, next(), Part::kLeftOut);
+  }
+  return waits.wait(rows);
+}
+
 namespace {
 
+// The states of pushes, then, where they are known, those of answers, each by param.
 struct OwnStates final : OwnState {
   ParamStates states;
 };
 
 }  // namespace
 
+ParamStates TableSide::all_states() const {
+  ParamStates states = states_->save(net.params().size());
+  for (const RowId row : all_) {
+    if (left_out_[row].empty()) continue;
+    const RowMap::Piece at = map_->piece(row);
+    states.resize(2 * net.params().size());
+    std::vector<float>& left = states[net.params().size() + at.param].left_out;
+    left.resize(std::max(left.size(), at.offset + left_out_[row].size()));
+    std::ranges::copy(left_out_[row], left.begin() + static_cast<std::ptrdiff_t>(at.offset));
+  }
+  return states;
+}
+
+void TableSide::take_all_states(const ParamStates& states) {
+  states_->take(states);
+  for (const RowId row : all_) {
+    const RowMap::Piece at = map_->piece(row);
+    const std::size_t length = map_->rows()[row].length;
+    if (!answers_changes(row) || states.size() <= net.params().size() + at.param) continue;
+    const std::span<const float> left = states[net.params().size() + at.param].left_out;
+    if (at.offset + length > left.size()) continue;
+    const auto part = left.subspan(at.offset, length);
+    left_out_[row].assign(part.begin(), part.end());
+  }
+}
+
 std::shared_ptr<const OwnState> TableSide::own_state() const {
-  if (!states_->any()) return nullptr;
   const auto own = std::make_shared<OwnStates>();
-  own->states = states_->save(net.params().size());
+  own->states = all_states();
   return own;
 }
 
 void TableSide::take_own_state(const OwnState* own) {
-  if (own) states_->take(static_cast<const OwnStates*>(own)->states);
+  if (own) take_all_states(static_cast<const OwnStates*>(own)->states);
 }
 
 std::string TableSide::own_bytes() const {
-  return states_->any() ? encode(states_->save(net.params().size())) : "";
+  const auto is_change = [this](RowId row) { return answers_changes(row); };
+  return states_->any() || std::ranges::any_of(all_, is_change) ? encode(all_states()) : "";
 }
 
 Status TableSide::take_own_bytes(std::string_view bytes) {
   const Result<ParamStates> states = decode_param_states(bytes);
   TRY(states);
-  states_->take(states.value());
+  take_all_states(states.value());
   return {};
 }
 

@@ -65,6 +65,8 @@ class TableSide {
   // ---- before create() ----
   // Cuts the params, and the numbers that `extras` names, into rows. Once.
   void map_rows(const TableSetup& setup, const RowExtras& extras);
+  // Returns the number by which rows of the plan have a codec.
+  std::uint8_t codec_number(const table::CodecSpec& codec) { return codecs_.number_of(codec); }
   // Adds these rows to the plan; several in the order of the calls.
   void add(MessageRows& messages) { messages_.push_back({&messages}); }
   // Continues as Checkpointed::start_at does.
@@ -79,8 +81,10 @@ class TableSide {
   // Returns whether answers may say what a row changed by since the last one: its memory is then to
   // hold, when an answer comes, what the last one left there.
   bool answers_changes(table::RowId row) const { return codecs_.answers(row).feedback; }
-  // Return and set what codecs keep of this worker's pushes, as Checkpointed has it; before
-  // create() if it is set.
+  // Fetches what the servers' codecs have left out of answers, to save it.
+  Status fetch_left_out();
+  // Return and set what codecs keep of this worker's pushes, and of answers as they were fetched,
+  // as Checkpointed has it; before create() if it is set.
   std::shared_ptr<const OwnState> own_state() const;
   void take_own_state(const OwnState* own);
   std::string own_bytes() const;
@@ -122,6 +126,8 @@ class TableSide {
 
  private:
   void pin_params(const TableSetup& setup);
+  ParamStates all_states() const;
+  void take_all_states(const ParamStates& states);
   std::vector<bool> in_place(const TableSetup& setup) const;
   table::Destination place(table::RowId row, table::Part part);
   Status first_read(const table::Plan& plan);
@@ -130,6 +136,7 @@ class TableSide {
   std::optional<ParamStaging> staging_;
   RowCodecs codecs_;
   std::optional<PushStates> states_;
+  std::vector<std::vector<float>> left_out_;  // by row: of answers; empty: not known, or zeros
   std::vector<table::RowId> all_, learning_;
   struct Messages {
     MessageRows* rows = nullptr;

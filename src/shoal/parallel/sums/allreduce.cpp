@@ -11,7 +11,7 @@ namespace shoal::parallel {
 using table::RowId;
 
 std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priority,
-                                std::span<const std::uint16_t> servers) {
+                                std::span<const std::uint16_t> servers, std::uint8_t codec) {
   const int workers = static_cast<int>(servers.size());
   const std::vector<std::size_t> begins = strips_of(way, workers, count);
   std::vector<table::Row> rows;
@@ -21,14 +21,18 @@ std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priori
                       .priority = priority,
                       .server = servers[one.from],
                       .learns = false,
+                      .push_codec = codec,
+                      .pull_codec = codec,
                       .writer = one.from,
                       .reader = one.to});
   return rows;
 }
 
-Allreduce::Allreduce(table::Table& table, Way way, int workers, std::size_t count, RowId first)
+Allreduce::Allreduce(table::Table& table, Way way, int workers, std::size_t count, RowId first,
+                     const table::CodecSpec& codec)
     : table_(table),
       first_(first),
+      codec_(table::make_codec(codec)),
       strips_(steps_of(way, workers, count).at(static_cast<std::size_t>(table.worker()))),
       count_(count) {
   for (const Strip& strip : strips_)
@@ -103,9 +107,11 @@ Status Allreduce::wait(RowWaits& waits) {
   return waits.wait({&row, 1});
 }
 
-// Sends the numbers in place. They change again when a sum that contains them replaces them, so
+// Sends the numbers in place. A sum is rounded first, so that this worker has what the others get.
+// They change again when a sum that contains them replaces them, so
 // that the reader has them, or at another clock, which has other memory if they are still lent.
 void Allreduce::send(const Step& step) {
+  if (codec_ && !step.adds) round_as(*codec_, numbers().subspan(step.first, step.count));
   table::Values numbers = table::Buffer::lend(numbers_);
   numbers.data = numbers.data.subspan(step.first, step.count);
   table_.push({.row = row_of(step),

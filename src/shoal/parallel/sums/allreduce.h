@@ -10,18 +10,21 @@
 #include "shoal/parallel/sums/collective.h"
 #include "shoal/parallel/sums/vector_sum.h"
 #include "shoal/table/buffer.h"
+#include "shoal/table/codec.h"
 
 namespace shoal::parallel {
 
 // Returns the rows of all transfers, in the order of strips and transfers. servers: by worker, the
-// server for its writes.
+// server for its writes. codec: as table::Row numbers it.
 std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priority,
-                                std::span<const std::uint16_t> servers);
+                                std::span<const std::uint16_t> servers, std::uint8_t codec = 0);
 
 class Allreduce final : public VectorSum {
  public:
   // `first`: the number of the first row in the table's plan; the rows are those of rows_of.
-  Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first);
+  // `codec`: that of the rows. What it decodes, it encodes again as it was.
+  Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first,
+            const table::CodecSpec& codec = {});
   Allreduce(const Allreduce&) = delete;
 
   std::span<float> numbers() override { return numbers_->numbers(); }
@@ -46,6 +49,7 @@ class Allreduce final : public VectorSum {
 
   table::Table& table_;
   const table::RowId first_;
+  const std::unique_ptr<table::Codec> codec_;  // null: float32
   const std::vector<Strip> strips_;
   StepsDone done_{strips_};
   std::vector<table::RowId> sends_, receives_;  // rows

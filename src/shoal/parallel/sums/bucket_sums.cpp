@@ -28,14 +28,20 @@ Status add_up(std::span<const std::string_view> parts, std::span<float> sum) {
 }
 
 BucketSums::BucketSums(const TableSetup& setup, TableSide& side, Of of)
-    : net_(side.net), table_(side.table), waits_(side.waits), part_of_(setup.ways.size()) {
+    : net_(side.net),
+      table_(side.table),
+      waits_(side.waits),
+      side_(side),
+      part_of_(setup.ways.size()) {
   if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(table_, setup.options.name);
   int by_nccl = 0;
   for (Bucket& bucket : buckets_of(net_, setup.ways, bucket_bytes(setup.options.rates))) {
     by_nccl += bucket.way == Way::kNccl;
     const bool in_place = of == Of::kGradients && bucket.way == Way::kNccl;
     Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket), .in_place = in_place});
+    part.codec = setup.codecs[static_cast<std::size_t>(part.bucket.layers.front())].sum;
     for (const int layer : part.bucket.layers) {
+      if (setup.codecs[static_cast<std::size_t>(layer)].sum != part.codec) part.codec = {};
       part_of_[static_cast<std::size_t>(layer)] = parts_.size() - 1;
       std::ranges::copy(learning_of(net_, layer), std::back_inserter(part.params));
     }
@@ -67,11 +73,12 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
                      : make_nccl_sum(table_, net_.context(), nccl_, nccl_sums++, {}, bucket.count);
       continue;
     }
-    const std::vector<table::Row> own = rows_of(
-        bucket.way, bucket.count, static_cast<std::uint32_t>(bucket.layers.back()), servers);
+    const std::vector<table::Row> own =
+        rows_of(bucket.way, bucket.count, static_cast<std::uint32_t>(bucket.layers.back()), servers,
+                side_.codec_number(part.codec));
     part.end += static_cast<RowId>(own.size());
     part.sum = std::make_unique<Allreduce>(table_, bucket.way, static_cast<int>(servers.size()),
-                                           bucket.count, part.first);
+                                           bucket.count, part.first, part.codec);
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;

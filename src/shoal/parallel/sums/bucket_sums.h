@@ -81,6 +81,7 @@ class BucketSums final : public MessageRows {
     Bucket bucket;
     std::vector<std::size_t> params{};  // in the order of the vector
     bool in_place = false;              // the gradients themselves are summed
+    table::CodecSpec codec{};           // of what workers send each other
     std::unique_ptr<VectorSum> sum{};   // once there are rows
     table::RowId first = 0, end = 0;
     table::Clock clock = -1;    // that was asked for last
@@ -97,6 +98,7 @@ class BucketSums final : public MessageRows {
   Net& net_;
   table::Table& table_;
   RowWaits& waits_;
+  TableSide& side_;
   std::vector<std::optional<std::size_t>> part_of_;  // by layer
   std::shared_ptr<ops::JobSums> nccl_;               // of the generation, if a bucket goes by it
   std::vector<Part> parts_;                          // in the order of backward

@@ -5,8 +5,8 @@
 
 namespace shoal::table {
 
-#define CODEC(name, number)                   \
-  inline constexpr CodecId name##_id{number}; \
+#define CODEC(id, name, number)                     \
+  inline constexpr CodecId name##_id = CodecId::id; \
   extern const CodecKind name##_kind;
 #include "shoal/table/codecs.def"
 

@@ -19,7 +19,7 @@ template <class Enum>
 constexpr Range<Enum> range_of() {
   return std::get<Range<Enum>>(
       std::tuple(Range{"purpose", Purpose::kRows, Purpose::kStandby},
-                 Range{"part", Part::kWeights, Part::kHistory2},
+                 Range{"part", Part::kWeights, Part::kLeftOut},
                  Range{"contribution", ContributionKind::kGradient, ContributionKind::kWeights},
                  Range{"way to apply an update", Apply::kRule, Apply::kElastic},
                  Range{"want", Want::kNothing, Want::kRegroup},
