@@ -67,6 +67,18 @@ TEST_F(CodecTraining, SumsAndFactorsTravelInSixteenBits) {
   }
 }
 
+TEST_F(CodecTraining, MatricesAreSummedAsFactorsOfLowRank) {
+  const JobResult whole = trained("");
+  for (const char* way : {"TREE", "RING", "HALVING_DOUBLING", "DIRECT"}) {
+    SCOPED_TRACE(way);
+    const std::string exchange = str(kSgd, "exchange { way: ", way, " } ");
+    expect_near(trained("push: 'lowrank:2:warm_up=1'", "bsp", exchange), whole, 0.3);
+    EXPECT_LT(distance(trained("push: 'lowrank:2:warm_up=60'", "bsp", exchange).at(0), whole.at(0)),
+              1e-6)
+        << "it has not begun";
+  }
+}
+
 TEST_F(CodecTraining, MomentumIsCorrectedAtTheWorker) {
   const JobResult whole = trained("");
   expect_near(trained("push: 'topk:0.5:momentum=0.9:warm_up=10'", "bsp",
@@ -84,6 +96,7 @@ TEST_F(CodecTraining, WhatMakesNoSenseIsRefused) {
       {"codec { pull: 'topk' }", "workers read versions of their own", "async"},
       {"codec { push: 'topk' }", "delay compensation takes squares", "dc_asgd"},
       {"exchange { way: RING } codec { push: 'int8' }", "where workers hand on what they get"},
+      {"codec { push: 'lowrank:2' } exchange { way: TABLE }", "takes whole matrices"},
       {"codec { push: 'topk:momentum=0.9' }", "let the solver be SGD with momentum: 0, not 0.9"},
   };
   for (const Refusal& one : refusals) expect(one);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 
@@ -150,10 +151,29 @@ class ExchangeUpdater final : public Updater, public Checkpointed, public Recove
       exchanges_[i]->take_own_state(parts && i < parts->parts.size() ? parts->parts[i] : nullptr);
   }
 
-  // The first exchange knows what the codecs of all keep.
-  std::string own_bytes() override { return exchanges_.front()->own_bytes(); }
+  // Returns the bytes of each exchange behind their number, if there are any.
+  std::string own_bytes() override {
+    std::string all;
+    bool any = false;
+    for (const auto& exchange : exchanges_) {
+      const std::string bytes = exchange->own_bytes();
+      const auto size = static_cast<std::uint64_t>(bytes.size());
+      all.append(reinterpret_cast<const char*>(&size), sizeof size).append(bytes);
+      any = any || size > 0;
+    }
+    return any ? all : "";
+  }
   Status take_own_bytes(std::string_view bytes) override {
-    return exchanges_.front()->take_own_bytes(bytes);
+    for (const auto& exchange : exchanges_) {
+      std::uint64_t size = 0;
+      if (bytes.size() < sizeof size) return Error{Code::kConfig, "it is cut off"};
+      std::memcpy(&size, bytes.data(), sizeof size);
+      bytes.remove_prefix(sizeof size);
+      if (size > bytes.size()) return Error{Code::kConfig, "it is cut off"};
+      if (size > 0) TRY(exchange->take_own_bytes(bytes.substr(0, size)));
+      bytes.remove_prefix(size);
+    }
+    return {};
   }
 
   void put(RunState& run) override {

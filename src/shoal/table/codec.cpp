@@ -53,7 +53,8 @@ const CodecKind* find_codec_kind(CodecId id) {
 std::unique_ptr<Codec> make_codec(const CodecSpec& spec) {
   if (spec.id == CodecId::kFloat32 || !validate(spec).empty()) return nullptr;
   std::unique_ptr<Codec> made = find_codec_kind(spec.id)->make(spec);
-  return spec.feedback ? with_error_feedback(std::move(made), spec.momentum) : std::move(made);
+  return made && spec.feedback ? with_error_feedback(std::move(made), spec.momentum)
+                               : std::move(made);
 }
 
 Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count) {

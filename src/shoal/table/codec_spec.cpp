@@ -124,7 +124,10 @@ std::string validate(const CodecSpec& spec) {
   if (spec.momentum > 0 && !(kind->takes_bits && spec.feedback))
     return "a momentum is corrected where few numbers are sent: of topk";
   if (spec.warm_up < 0) return str("its warm-up takes ", spec.warm_up, " clocks; 0 or more can be");
-  if (spec.warm_up > 0 && !kind->takes_bits) return "a share falls in a warm-up: of topk";
+  if (spec.warm_up > 0 && !kind->takes_bits && spec.id != CodecId::kLowrank)
+    return "there is a warm-up of topk, whose share falls, and of lowrank, which begins then";
+  if (spec.id == CodecId::kLowrank && spec.amount != std::round(spec.amount))
+    return str("its rank is ", spec.amount, "; it must be a whole number");
   return "";
 }
 

@@ -19,8 +19,9 @@ WrittenRow::WrittenRow(RowId id, const Plan& plan)
 }
 
 void WrittenRow::push(const Push& push, Outbox& out) {
-  if (push.clock == next_) {
-    const Payload& kept = kept_[++next_] = owned(push.payload);
+  if (push.clock >= next_) {
+    next_ = push.clock + 1;
+    const Payload& kept = kept_[next_] = owned(push.payload);
     for (Reader& reader : readers_) {
       if (!reader.waits || reader.clock != next_) continue;
       reader.waits = false;

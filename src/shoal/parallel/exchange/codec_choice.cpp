@@ -82,7 +82,8 @@ class Choosing {
         name_(name),
         scheme_(scheme),
         rates_(rates),
-        recipe_(read_recipe(solver, name)) {}
+        recipe_(read_recipe(solver, name)),
+        begins_(solver.max_iter() / 10) {}
 
   LayerCodecs codecs_of(const std::string& layer, const std::string& type,
                         std::int64_t count) const {
@@ -95,6 +96,11 @@ class Choosing {
     LayerCodecs codecs;
     codecs.push = spec_of(push, true, layer, count, codecs.push_why);
     codecs.pull = spec_of(pull, false, layer, count, codecs.pull_why);
+    if (codecs.push.id == table::CodecId::kLowrank) {
+      codecs.sum = std::exchange(codecs.push, {});
+      if (codecs.sum.warm_up == 0) codecs.sum.warm_up = begins_;
+      return codecs;
+    }
     const CodecSpec bf16{.id = table::CodecId::kBf16};
     if (codecs.push == bf16 ||
         (push == kAuto && said_.within() >= CodecParameter::HALF && rates_.bandwidth > 0))
@@ -144,6 +150,7 @@ class Choosing {
   const table::Scheme& scheme_;
   const Rates& rates_;
   const Recipe recipe_;
+  const std::int32_t begins_;  // lowrank, unless the solver says when
 };
 
 void check_names(const Net& net, const CodecParameter& said, const std::string& name) {
@@ -244,6 +251,45 @@ CodecBytes bytes_of(const Net& net, int layer, const LayerCodecs& codecs, std::i
     bytes.pull += numbers * bytes_a_number(coded ? codecs.pull : CodecSpec(), count);
   }
   return bytes;
+}
+
+void check_sum_codec(const LayerCodecs& codecs, Way way, const std::string& layer,
+                     const std::string& name) {
+  if (codecs.sum.id == table::CodecId::kLowrank && (!is_collective(way) || is_of_library(way)))
+    throw ConfigError(Code::kConfig, name, ": codec: layer '", layer, "' goes by ", name_of(way),
+                      ", and lowrank takes whole matrices and two rounds of sums: let it go by "
+                      "TREE, RING, HALVING_DOUBLING or DIRECT");
+  if (way == Way::kTable || is_of_library(way)) return;
+  if (codecs.push == table::CodecSpec() || codecs.sum != table::CodecSpec()) return;
+  throw ConfigError(
+      Code::kConfig, name, ": codec: layer '", layer, "' goes by ", name_of(way),
+      ", where workers hand on what they get, and '", words_of(codecs.push),
+      "' of what was decoded is not the same again: choose bf16, or let it go by TABLE");
+}
+
+std::optional<table::LowRankShape> low_rank_shape(const Blob& param, const CodecSpec& spec) {
+  constexpr std::size_t kLeastRate = 2;
+  const auto count = static_cast<std::size_t>(param.data.count());
+  if (param.shape().axes() < 2 || count == 0) return std::nullopt;
+  const auto rows = static_cast<std::size_t>(param.shape()[0]);
+  const table::LowRankShape shape{rows, count / rows, static_cast<std::size_t>(spec.amount)};
+  const std::size_t rank = std::min({shape.rank, shape.rows, shape.columns});
+  return kLeastRate * rank * (shape.rows + shape.columns) <= count ? std::optional(shape)
+                                                                   : std::nullopt;
+}
+
+double sum_bytes_of(const Net& net, int layer, const LayerCodecs& codecs) {
+  if (codecs.sum.id == table::CodecId::kBf16) return 2;
+  double all = 0, sent = 0;
+  for (const std::size_t p : learning_of(net, layer)) {
+    const Blob& blob = *net.params()[p].blob;
+    const auto count = static_cast<double>(blob.data.count());
+    const auto shape =
+        codecs.sum.id == table::CodecId::kLowrank ? low_rank_shape(blob, codecs.sum) : std::nullopt;
+    all += count;
+    sent += shape ? static_cast<double>(shape->rank * (shape->rows + shape->columns)) : count;
+  }
+  return all > 0 ? sizeof(float) * sent / all : sizeof(float);
 }
 
 double seconds_a_number(const LayerCodecs& codecs, const Rates& rates) {

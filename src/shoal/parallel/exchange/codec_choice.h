@@ -3,15 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "shoal/parallel/exchange/way.h"
 #include "shoal/parallel/rates.h"
 #include "shoal/table/codec_spec.h"
+#include "shoal/table/codecs/low_rank.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal {
+struct Blob;
 class Net;
 class SolverParameter;
 }  // namespace shoal
@@ -20,7 +24,7 @@ namespace shoal::parallel {
 
 // The codecs of a layer's params: of pushes, and of the weights that answer them; and, where
 // workers send each other factors or sums, of these: bf16, since what one worker hands on must be
-// what it got, or float32.
+// what it got, lowrank of sums, or float32.
 struct LayerCodecs {
   table::CodecSpec push{}, pull{}, sum{};
   std::string push_why{}, pull_why{};  // "least time"
@@ -40,6 +44,14 @@ bool needs_codec_rates(const SolverParameter& solver);
 
 // The codecs whose speeds are measured, since AUTO chooses among them.
 std::span<const table::CodecSpec> candidate_codecs();
+// Throws ConfigError where a solver says a way for a layer, and a codec that cannot go it.
+void check_sum_codec(const LayerCodecs& codecs, Way way, const std::string& layer,
+                     const std::string& name);
+// Returns the bytes of a layer's number in what workers send each other.
+double sum_bytes_of(const Net& net, int layer, const LayerCodecs& codecs);
+// Returns the shape in which lowrank sends a param; nothing if it travels whole, since it is no
+// matrix, or factors would not be half as many numbers.
+std::optional<table::LowRankShape> low_rank_shape(const Blob& param, const table::CodecSpec& spec);
 // Returns the seconds that a number takes to be encoded and decoded, by candidate.
 std::vector<double> measure_codecs();
 

@@ -100,7 +100,7 @@ LayerSize size_of(const Net& net, int layer, int passes, std::int64_t least,
     const CodecBytes bytes = bytes_of(net, layer, codecs[static_cast<std::size_t>(layer)], least);
     size.push_bytes = bytes.push / static_cast<double>(std::max<std::int64_t>(1, size.params));
     size.pull_bytes = bytes.pull / static_cast<double>(std::max<std::int64_t>(1, size.params));
-    if (codecs[static_cast<std::size_t>(layer)].sum != table::CodecSpec()) size.sum_bytes = 2;
+    size.sum_bytes = sum_bytes_of(net, layer, codecs[static_cast<std::size_t>(layer)]);
     size.codec_seconds = seconds_a_number(codecs[static_cast<std::size_t>(layer)], rates);
   }
   if (const auto* of = dynamic_cast<const Factored*>(net.layers()[layer].get())) {
@@ -175,17 +175,6 @@ void choose(LayerExchange& choice, const JobSize& job, const Rates& rates) {
     const double limit = choice.cost().seconds() * (choice.way == Way::kTable ? kClearly : 1);
     if (!is_of_library(way) && cost.seconds() < limit) choice.way = way;
   }
-}
-
-// Throws where a solver says a way between workers for a layer, and a codec that cannot go it.
-void check_sum_codec(const LayerCodecs& codecs, Way way, const std::string& layer,
-                     const std::string& name) {
-  if (way == Way::kTable || is_of_library(way)) return;
-  if (codecs.push == table::CodecSpec() || codecs.sum != table::CodecSpec()) return;
-  throw ConfigError(
-      Code::kConfig, name, ": codec: layer '", layer, "' goes by ", name_of(way),
-      ", where workers hand on what they get, and '", words_of(codecs.push),
-      "' of what was decoded is not the same again: choose bf16, or let it go by TABLE");
 }
 
 // Returns whether the way makes too many rows for AUTO. A way that cuts a vector into a part for

@@ -321,21 +321,12 @@ class LocalStepsExchange final : public Exchange {
   }
 
   // Writes a row's push into sent_. Where the answer says what changes, the row has its numbers of
-  // the task's start again. The table's rate, and weights by steps, whose sum is not 1,
-  // apply to params alone: of the rest the mean is taken.
+  // the task's start again. The table's rate, and weights by steps, whose sum is not 1, apply to
+  // params alone: of the rest the mean is taken.
   void prepare(RowId row, float weight) {
-    const std::span<const float> now = map_.weights(row);
     std::vector<float>& sent = sent_[row];
-    if (takes_weights()) {
-      std::ranges::copy(now, sent.begin());
-      return;
-    }
-    if (side_->answers_changes(row)) {
-      std::swap_ranges(sent.begin(), sent.end(), map_.weights(row).begin());
-      std::ranges::transform(sent, now, sent.begin(), std::minus());
-    } else {
-      std::ranges::transform(now, sent, sent.begin(), std::minus());
-    }
+    if (takes_weights()) return std::ranges::copy(map_.weights(row), sent.begin()), void();
+    take_change(map_.weights(row), side_->answers_changes(row), sent);
     if (map_.is_param(row)) return momentum_.end(row, weight, sent);
     const bool by_steps = task_.weighing == Weighing::kSteps && weight != 0;
     const float scale = task_.global_rate * (by_steps ? weight : 1);

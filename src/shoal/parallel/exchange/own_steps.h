@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shoal/solver/updater.h"
@@ -17,5 +18,15 @@ struct OwnSteps final : OwnState {
   std::int64_t updates = 0;
   std::shared_ptr<const OwnState> side;  // what codecs keep of its pushes
 };
+
+// Sets `then`, a row's numbers of before, to what they changed by. `puts_back`: the row has the
+// numbers of before again.
+inline void take_change(std::span<float> row, bool puts_back, std::span<float> then) {
+  for (std::size_t i = 0; i < then.size(); ++i) {
+    const float before = then[i];
+    then[i] = row[i] - before;
+    if (puts_back) row[i] = before;
+  }
+}
 
 }  // namespace shoal::parallel

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "shoal/base/log.h"
 #include "shoal/base/try.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
@@ -20,6 +21,11 @@ Layers layers_of(const Net& net, const Bucket& bucket) {
   for (const int layer : bucket.layers) layers[layer] = true;
   return layers;
 }
+
+// What lowrank keeps.
+struct OwnSums final : OwnState {
+  std::vector<float> states;
+};
 
 class SumExchange final : public Exchange {
  public:
@@ -114,6 +120,26 @@ class SumExchange final : public Exchange {
       part.rule.start_at(iteration);
       part.version = iteration;
     }
+  }
+
+  std::shared_ptr<const OwnState> own_state() override {
+    const auto own = std::make_shared<OwnSums>();
+    own->states = sums_.states();
+    return own;
+  }
+  void take_own_state(std::shared_ptr<const OwnState> own) override {
+    if (own) sums_.give_states(static_cast<const OwnSums*>(own.get())->states);
+  }
+  std::string own_bytes() override {
+    std::string bytes;
+    put_numbers(sums_.states(), bytes);
+    return bytes;
+  }
+  Status take_own_bytes(std::string_view bytes) override {
+    std::vector<float> states(bytes.size() / sizeof(float));
+    TRY(get_numbers(bytes, states));
+    sums_.give_states(std::move(states));
+    return {};
   }
 
   // ---- after an interruption: a unit is a bucket ----

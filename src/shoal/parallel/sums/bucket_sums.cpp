@@ -1,6 +1,7 @@
 #include "shoal/parallel/sums/bucket_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/exchange/exchanges.h"
 #include "shoal/parallel/sums/allreduce.h"
+#include "shoal/parallel/sums/low_rank_sum.h"
 #include "shoal/parallel/sums/mpi_sum.h"
 #include "shoal/parallel/sums/nccl_sum.h"
 #include "shoal/solver/net_params.h"
@@ -73,15 +75,60 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
                      : make_nccl_sum(table_, net_.context(), nccl_, nccl_sums++, {}, bucket.count);
       continue;
     }
-    const std::vector<table::Row> own =
-        rows_of(bucket.way, bucket.count, static_cast<std::uint32_t>(bucket.layers.back()), servers,
-                side_.codec_number(part.codec));
-    part.end += static_cast<RowId>(own.size());
-    part.sum = std::make_unique<Allreduce>(table_, bucket.way, static_cast<int>(servers.size()),
-                                           bucket.count, part.first, part.codec);
-    all.insert(all.end(), own.begin(), own.end());
+    const bool is_low_rank = part.codec.id == table::CodecId::kLowrank;
+    const table::CodecSpec codec = is_low_rank ? table::CodecSpec() : part.codec;
+    const auto make = [&](std::size_t count) -> LowRankSum::Inner {
+      const std::vector<table::Row> own =
+          rows_of(bucket.way, count, static_cast<std::uint32_t>(bucket.layers.back()), servers,
+                  side_.codec_number(codec));
+      auto sum = std::make_unique<Allreduce>(table_, bucket.way, static_cast<int>(servers.size()),
+                                             count, part.end, codec);
+      part.end += static_cast<RowId>(own.size());
+      all.insert(all.end(), own.begin(), own.end());
+      return {std::move(sum), part.end};
+    };
+    if (const auto matrices = matrices_of(part); !matrices.empty())
+      part.sum = std::make_unique<LowRankSum>(matrices, bucket.count, part.codec.warm_up, make);
+    else
+      part.sum = make(bucket.count).sum;
   }
+  take_states();
   return all;
+}
+
+// Returns the matrices of the bucket's vector that travel as factors; none but with lowrank.
+std::vector<MatrixPlace> BucketSums::matrices_of(const Part& part) const {
+  std::vector<MatrixPlace> matrices;
+  std::size_t at = 0;
+  for (const std::size_t p : part.params) {
+    const Blob& blob = *net_.params()[p].blob;
+    if (part.codec.id == table::CodecId::kLowrank)
+      if (const auto shape = low_rank_shape(blob, part.codec)) matrices.push_back({at, *shape});
+    at += static_cast<std::size_t>(blob.data.count());
+  }
+  return matrices;
+}
+
+std::vector<float> BucketSums::states() const {
+  std::vector<float> all;
+  for (const Part& part : parts_)
+    if (const auto* sum = dynamic_cast<const LowRankSum*>(part.sum.get())) {
+      const std::vector<float> state = sum->state();
+      all.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(state.size())));
+      all.insert(all.end(), state.begin(), state.end());
+    }
+  return all;
+}
+
+void BucketSums::take_states() {
+  std::span<const float> left = given_states_;
+  for (const Part& part : parts_)
+    if (auto* sum = dynamic_cast<LowRankSum*>(part.sum.get()); sum && !left.empty()) {
+      const std::size_t count =
+          std::min<std::size_t>(std::bit_cast<std::uint32_t>(left[0]), left.size() - 1);
+      sum->set_state(left.subspan(1, count));
+      left = left.subspan(1 + count);
+    }
 }
 
 table::Destination BucketSums::destination(RowId row) {

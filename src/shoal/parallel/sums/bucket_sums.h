@@ -10,6 +10,7 @@
 #include "shoal/ops/job_sums.h"
 #include "shoal/parallel/exchange/exchange_choice.h"
 #include "shoal/parallel/rows/table_side.h"
+#include "shoal/parallel/sums/low_rank_sum.h"
 #include "shoal/parallel/sums/vector_sum.h"
 
 namespace shoal::parallel {
@@ -34,6 +35,10 @@ class BucketSums final : public MessageRows {
   std::optional<std::size_t> part_of(int layer) const;
   // Returns whether the bucket's gradients are summed on the device.
   bool in_place(std::size_t part) const { return parts_[part].in_place; }
+
+  // Return what lowrank keeps from clock to clock, and set it before there are rows.
+  std::vector<float> states() const;
+  void give_states(std::vector<float> states) { given_states_ = std::move(states); }
 
   std::vector<table::Row> rows(table::RowId first) override;
   table::Destination destination(table::RowId row) override;
@@ -88,6 +93,8 @@ class BucketSums final : public MessageRows {
     std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
     bool is_under_way = false;  // the sum has begun, and was not finished
   };
+  std::vector<MatrixPlace> matrices_of(const Part& part) const;
+  void take_states();
   void each(Part& part, const Visit& write) {
     each(static_cast<std::size_t>(&part - parts_.data()), part.sum->numbers(), write);
   }
@@ -102,6 +109,7 @@ class BucketSums final : public MessageRows {
   std::vector<std::optional<std::size_t>> part_of_;  // by layer
   std::shared_ptr<ops::JobSums> nccl_;               // of the generation, if a bucket goes by it
   std::vector<Part> parts_;                          // in the order of backward
+  std::vector<float> given_states_;
 };
 
 }  // namespace shoal::parallel

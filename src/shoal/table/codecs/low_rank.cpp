@@ -70,9 +70,13 @@ void LowRank::draw(std::size_t column) {
     q_[column * shape_.columns + i] = random.gaussian(0, 1);
 }
 
-void LowRank::keep(std::span<const float> q) {
+void LowRank::set_kept(std::span<const float> q) {
   CHECK(q.size() == q_.size()) << q.size() << " numbers of Q, which has " << q_.size();
   std::ranges::copy(q, q_.begin());
+}
+
+void LowRank::keep(std::span<const float> q) {
+  set_kept(q);
   make_orthonormal(q_, shape_.columns, 0);
   for (std::size_t column = 0; column < shape_.rank; ++column) {
     const auto numbers = std::span(q_).subspan(column * shape_.columns, shape_.columns);

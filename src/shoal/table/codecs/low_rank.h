@@ -34,6 +34,8 @@ class LowRank {
 
   // Returns the Q of which the next left() makes use: the state to save.
   std::span<const float> kept() const { return q_; }
+  // Sets it, as kept() was.
+  void set_kept(std::span<const float> q);
   // Keeps Q for the next iteration (the warm start), with orthogonal columns of length 1: that
   // leaves the next P as it is, but for its length, which would be the square of the gradients'
   // otherwise. A column of zeros, which would stay zeros for ever, is drawn anew.
