@@ -31,6 +31,8 @@ struct Contribution {
   float rate = 0;
   Values values{};
   std::span<float> clear_after{};
+  // Its worker has waited for as long as it grants to others. Kept where SchemeTraits::hurries.
+  bool is_overdue = false;
 };
 
 // The state of a worker at a row.
@@ -49,6 +51,7 @@ struct RowView {
   Version version = 0;
   Clock slowest = kUnbounded;  // the least `pushed` of the workers that count; kUnbounded: none do
   Clock oldest = 0;            // the least clock held, if anything is
+  bool is_param = true;        // gradients change it: it is no running mean or the like
 };
 
 // One update: the version rises by one. Per worker, take and drop cover a prefix of its held
@@ -91,6 +94,16 @@ struct Task {
   // add up to one.
   float global_rate = 1, global_momentum = 0;
   bool global_nesterov = false;
+  // Deltas are exchanged by fragments of the rows, each at a step of its own in a round of `steps`;
+  // 0: all rows at the end of a task.
+  int fragments = 0;
+  // The local steps from a fragment's push until its answer is applied; the part of a worker's own
+  // weights then; the seconds that a worker grants to others before it hurries the table. The
+  // table keeps the momentum: the rows' rule is SGD's or Nesterov's.
+  int overlap = 0;
+  float mix = 0;
+  double grace = std::numeric_limits<double>::infinity();
+  bool is_streamed() const { return fragments > 0; }
   // Returns whether the pacer sets the number of steps, from the time that they, and exchanges,
   // take.
   bool is_planned() const { return paced && steps == 0; }
@@ -111,6 +124,8 @@ struct SchemeTraits {
   // Without a bound or a common clock, a push may wait for others' pushes: no worker may wait for
   // one that has stopped.
   bool waits_for_others = false;
+  // Workers tell shards when they have waited long enough for others: Table::hurry().
+  bool hurries = false;
   // Shards keep, for Merge::compensation, the numbers that each worker last read of each row: up to
   // the row's bytes a worker.
   bool keeps_reads = false;

@@ -104,6 +104,9 @@ class Table {
   virtual void push(std::span<const Push> together) = 0;
   void push(const Push& one) { push(std::span(&one, 1)); }
   virtual void get(RowId row, Clock clock, Part part) = 0;
+  // Tells the servers that this worker has waited long enough for others' pushes of these rows,
+  // where it waits for the answer to its own: a scheme with a quorum merges without the rest.
+  virtual void hurry(std::span<const RowId>) {}
   // Returns when these rows have arrived.
   virtual Status wait(std::span<const RowId> rows) = 0;
   // Returns whether these rows have arrived, without waiting.

@@ -61,6 +61,7 @@ void Client::start(Slot slot, Clock clock, Say what, Instant now) {
   wait.clock = clock;
   wait.waiting = true;
   wait.asked = false;
+  wait.hurries = false;
   wait.since = now;
   say(slot, what);
 }
@@ -126,6 +127,15 @@ void Client::encode(Push& push) {
                                .seed = seed_of(options_.worker, push.row, push.clock)});
   std::ranges::fill(push.clear_after, 0.0f);
   push.clear_after = {};
+}
+
+void Client::hurry(RowId row) {
+  if (!is_own(row)) return;
+  const Slot slot = slot_of(row, Part::kWeights);
+  Wait& wait = waits_[slot];
+  if (!wait.waiting || !pushes_[slot / kParts] || wait.hurries) return;
+  wait.hurries = true;
+  if (wait.asked && wait.say == Say::kNothing) say(slot, Say::kGet);
 }
 
 bool Client::arrived(RowId row) const {
@@ -278,8 +288,10 @@ std::optional<Message> Client::next(int server) {
     // The slot was answered before its turn came.
     if (wait.say == Say::kNothing || wait.ticket != ticket) continue;
     Message message = message_of(slot);
+    const bool asks_again = wait.hurries && wait.say == Say::kPush;
     wait.say = Say::kNothing;
     wait.asked = true;
+    if (asks_again) say(slot, Say::kGet);
     return message;
   }
   return std::nullopt;

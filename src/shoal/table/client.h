@@ -43,6 +43,8 @@ class Client {
   // Asks for the row at `clock` (for histories: as they are). A repeated call while the row is
   // awaited changes nothing.
   void get(RowId row, Clock clock, Part part, Instant now);
+  // Asks once more for the row, if its last push is not answered yet: see Table::hurry().
+  void hurry(RowId row);
   // Returns whether all answers asked for so far have come.
   bool arrived(RowId row) const;
   // Returns the version of the weights that came last; before any, the plan's start. The row is an
@@ -111,6 +113,7 @@ class Client {
     Clock clock = -1;  // that the answer will carry
     bool waiting = false;
     bool asked = false;       // a link has taken the push or the read at least once
+    bool hurries = false;     // asks again behind each push
     Say say = Say::kNothing;  // when its turn in its server's queue, under `ticket`, comes
     std::uint64_t ticket = 0;
     Instant since{};

@@ -74,6 +74,13 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
   move(worker, push.clock + 1, end);
 }
 
+bool ShardRow::hurry(int worker) {
+  bool is_news = false;
+  for (Contribution& one : held_)
+    if (one.worker == worker && !std::exchange(one.is_overdue, true)) is_news = true;
+  return is_news;
+}
+
 std::size_t ShardRow::forget(int worker, Clock end) {
   const std::size_t gone = std::erase_if(
       held_, [&](const Contribution& one) { return one.worker == worker && one.clock >= end; });

@@ -37,11 +37,14 @@ class ShardRow {
   bool was_changed() const { return version_ != plan_.start; }
 
   // ---- membership and pushes ----
-  RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
+  RowView view() const { return {workers_, held_, version_, slowest_, oldest_, row.lr_mult != 0}; }
   Clock pushed(int worker) const { return workers_[worker].pushed; }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
+  // Notes that the worker has waited long enough for others. Returns whether that is news of a push
+  // that is held.
+  bool hurry(int worker);
   void end_at(int worker, Clock end) { move(worker, workers_[worker].pushed, end); }
   // Forgets the worker's pushes from `end` on that are not merged. Returns their number.
   std::size_t forget(int worker, Clock end);

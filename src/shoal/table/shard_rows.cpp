@@ -230,6 +230,7 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
     out.push_back({worker, NeedPush{get.row, row.pushed(worker), plan_.generation}});
   else
     ask_again(row, worker, get.clock, out);
+  if (row.row.learns && scheme_->hurries && row.hurry(worker)) advance(row, out);
   return {};
 }
 

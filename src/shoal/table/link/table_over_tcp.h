@@ -35,6 +35,15 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void share_out(ParallelFor parallel_for) override { parallel_for_ = std::move(parallel_for); }
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
+  // Hurries the servers behind the pushes, which may not have left yet.
+  void hurry(std::span<const RowId> rows) override {
+    strand_.post([this, all = std::vector<RowId>(rows.begin(), rows.end())] {
+      drain();
+      if (!client_) return;
+      for (const RowId row : all) client_->hurry(row);
+      for (int server = 0; server < static_cast<int>(servers_.size()); ++server) pump(server);
+    });
+  }
   Status wait(std::span<const RowId> rows) override;
   bool has(std::span<const RowId> rows) override;
   Version version(RowId row) override {

@@ -31,15 +31,21 @@ std::optional<Merge> InStep::next_merge(const RowView& row) const {
   return merge;
 }
 
-Task read_averaging(Parameters& parameters) {
+Task read_mean(Parameters& parameters) {
   Task task{.contribution = ContributionKind::kDelta};
-  task.momentum = parameters.momentum_policy();
   task.weighing = parameters.aggregation();
   task.global_rate = static_cast<float>(parameters.global_rate());
   task.global_momentum = static_cast<float>(parameters.global_momentum());
   task.global_nesterov = parameters.global_nesterov();
   if (task.global_nesterov && task.global_momentum == 0)
     parameters.refuse("global_nesterov needs a global_momentum above 0");
+  return task;
+}
+
+Task read_averaging(Parameters& parameters) {
+  const MomentumPolicy momentum = parameters.momentum_policy();
+  Task task = read_mean(parameters);
+  task.momentum = momentum;
   return task;
 }
 

@@ -5,8 +5,10 @@
 
 namespace shoal::table {
 
-// Returns a task of deltas whose mean is taken. Reads momentum_policy, aggregation, global_rate,
-// global_momentum and global_nesterov.
+// Returns a task of deltas whose mean is taken. Reads aggregation, global_rate, global_momentum and
+// global_nesterov.
+Task read_mean(Parameters& parameters);
+// Reads momentum_policy too.
 Task read_averaging(Parameters& parameters);
 
 // Returns the mean of these contributions of `row.held`, summed in their order. Those of weight 0
