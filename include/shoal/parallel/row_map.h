@@ -19,6 +19,8 @@ struct RowExtras {
   std::vector<Tensor*> histories{};
   // No row leaves this process. Then no row waits behind another, and rows are as long as allowed.
   bool stays = false;
+  // Rows are so short that there are about so many of equal length, or more.
+  std::size_t pieces = 1;
   // By layer: every worker updates the layer's params itself, so that their rows, and the rows of
   // their histories, are read once. Empty: no layer.
   std::vector<bool> replicated{};

@@ -18,7 +18,8 @@ std::unique_ptr<Updater> make_exchanges(const TableSetup& setup) {
   const auto side = std::make_shared<TableSide>(setup);
   std::vector<std::unique_ptr<Exchange>> all;
   if (setup.scheme.contribution() != table::ContributionKind::kGradient) {
-    all.push_back(make_local_steps_exchange(setup, side));
+    all.push_back(setup.scheme.task.is_streamed() ? make_streaming_exchange(setup, side)
+                                                  : make_local_steps_exchange(setup, side));
     return make_updater(std::move(all), side->policy(setup));
   }
   std::vector<Tensor*> histories;

@@ -30,6 +30,11 @@ std::unique_ptr<Exchange> make_sum_exchange(const TableSetup& setup,
 std::unique_ptr<Exchange> make_local_steps_exchange(const TableSetup& setup,
                                                     std::shared_ptr<TableSide> side);
 
+// Makes the exchange of deltas by fragments, of all layers, while the steps of a task go on. Calls
+// map_rows() itself.
+std::unique_ptr<Exchange> make_streaming_exchange(const TableSetup& setup,
+                                                  std::shared_ptr<TableSide> side);
+
 // Returns, by worker, the server for the worker's writes: the one in its process; a worker without
 // one is given another's.
 std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster);

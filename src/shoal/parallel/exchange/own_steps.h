@@ -14,6 +14,10 @@ namespace shoal::parallel {
 // weights are those of the rows that learn, one behind the other: other servers cut other rows.
 struct OwnSteps final : OwnState {
   std::vector<float> weights;
+  // The team's weights that these are compared with, and by fragment the updates since its last
+  // push: of scheme streaming alone.
+  std::vector<float> teams;
+  std::vector<int> since;
   std::vector<std::vector<float>> histories;
   std::int64_t updates = 0;
   std::shared_ptr<const OwnState> side;  // what codecs keep of its pushes

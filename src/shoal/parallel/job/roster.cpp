@@ -81,6 +81,16 @@ table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
   return plan;
 }
 
+void plan_momentum(const table::Task& task, table::Plan& plan) {
+  plan.rule = {.rule = task.global_nesterov ? optim::Rule::kNesterov : optim::Rule::kSgd,
+               .momentum = task.global_momentum};
+  plan.weight_decay = 0;
+  plan.iter_size = 1;
+  // The rates of params are in the deltas already.
+  for (table::Row& row : plan.rows.edit())
+    if (row.lr_mult != 0) row.lr_mult = 1;
+}
+
 std::uint8_t copies_of(const SolverParameter& param, const std::string& name,
                        const table::RosterBody& roster) {
   constexpr std::size_t kManyProcesses = 4;

@@ -20,8 +20,9 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
   for (const auto& [p, history] : all)
     if (!is_replicated(p))
       total += static_cast<std::size_t>((history ? *history : params[p].blob->data).count());
+  const std::size_t allowed = extra.stays ? table::kMaxRowFloats : table::longest_row(total);
   const auto longest =
-      static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
+      static_cast<std::uint32_t>(std::min(allowed, std::max<std::size_t>(1, total / extra.pieces)));
   for (const auto& [p, history] : all) {
     const NetParam& param = params[p];
     if (history && param.lr_mult == 0) continue;

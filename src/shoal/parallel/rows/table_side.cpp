@@ -110,6 +110,7 @@ Status TableSide::create() {
   if (task.contribution != ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
   plan.why_none = why_none_;
+  if (task.is_streamed()) plan_momentum(task, plan);
   // The rows of params that workers update themselves are read once.
   if (learning_.empty()) plan.copies = 1;
   TRY(table.create(plan, initial, destinations));
@@ -129,8 +130,9 @@ Status TableSide::first_read(const table::Plan& plan) {
   for (const RowId row : all_) {
     if (map_->rows()[row].learns || !map_->is_history(row) || resumed_) get(row, start_);
     if (gradients || !resumed_ || !map_->is_param(row)) continue;
+    if (task.is_streamed() && place(row, Part::kHistory).numbers.empty()) continue;
     table.get(row, start_, Part::kHistory);
-    if (optim::histories(recipe.rule.rule) > 1) table.get(row, start_, Part::kHistory2);
+    if (optim::histories(plan.rule.rule) > 1) table.get(row, start_, Part::kHistory2);
   }
   return {};
 }
@@ -244,6 +246,10 @@ void TableSide::fix_histories(const std::vector<Tensor*>& histories) {
   histories_.clear();
   for (Tensor* history : histories)
     histories_.push_back(history ? history->host_mut() : std::span<float>());
+}
+
+void TableSide::fix_momentum(std::vector<std::vector<float>>& momentum) {
+  histories_.assign(momentum.begin(), momentum.end());
 }
 
 std::vector<StateRow> TableSide::state_rows() const {

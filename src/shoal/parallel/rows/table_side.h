@@ -112,6 +112,8 @@ class TableSide {
   void divert(std::vector<std::vector<float>>* to) { diverted_ = to; }
   // Fixes the memory of histories, in the order of Checkpointed, that the table reads and writes.
   void fix_histories(const std::vector<Tensor*>& histories);
+  // Does the same with memory of each param, for the momentum that the table keeps.
+  void fix_momentum(std::vector<std::vector<float>>& momentum);
   // Returns the rows of the params, with the table's versions.
   std::vector<StateRow> state_rows() const;
 
