@@ -36,7 +36,10 @@ constexpr const char* kSchemes[] = {"type: 'bsp'",
                                     "type: 'sync_backup' backup: 1",
                                     "type: 'local_steps' local_steps: 2",
                                     "type: 'elastic' local_steps: 2",
-                                    "type: 'esync' epsilon: 0.001"};
+                                    "type: 'esync' epsilon: 0.001",
+                                    "type: 'streaming' local_steps: 4 fragments: 2 overlap: 1",
+                                    "type: 'streaming' local_steps: 4 fragments: 2 overlap: 1 "
+                                    "quorum: 2 global_momentum: 0.3"};
 
 double sum_of(const std::vector<double>& all) {
   double sum = 0;

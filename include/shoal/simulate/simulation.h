@@ -25,6 +25,7 @@ struct Point {
   std::int64_t iterations = 0;    // of all workers together
   double samples = 0;             // computed by all workers
   double samples_per_second = 0;  // since the last point
+  std::uint64_t bytes = 0;        // that all processes have sent to others
   // The workers' mean since the last point, or that point's if none has finished an iteration
   // since; 0 before the first.
   double loss = 0;

@@ -5,6 +5,7 @@
 
 #include "shoal/parallel/exchange/factor_exchange.h"
 #include "shoal/parallel/job/plan.h"
+#include "shoal/parallel/rows/fragments.h"
 #include "shoal/parallel/rows/row_codecs.h"
 #include "shoal/parallel/sums/allreduce.h"
 #include "shoal/proto/net.pb.h"
@@ -54,6 +55,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
       {.running_sums = !gradients,
        .histories = local ? local->state().histories() : std::vector<Tensor*>(),
        .stays = gradients && parallel::is_alone(job.roster()),
+       .pieces = task.is_streamed() ? parallel::kPiecesOfFragment * task.fragments : 1,
        .replicated = parallel::replicated_by(ways)});
   const Clock start = phases.empty() ? 0 : phases.back().end;
   DryPhase phase{
@@ -67,6 +69,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
       .all = std::vector<RowId>(map.rows().size()),
       .learning = map.learning(),
       .rest = {},
+      .fragments = {},
       .sums = {},
       .end = given.end};
   parallel::RowCodecs(net, map, codecs, parallel::least_coded(solver)).put(phase.plan);
@@ -81,6 +84,12 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   // A layer's rows are pushed as soon as its gradients are complete.
   const bool early = !task.judged && (gradients || (recipe_.clip < 0 && !task.pull_first));
   const std::vector<std::size_t> sends = add_slices(net, map, phase);
+  if (task.is_streamed()) {
+    const parallel::Fragments fragments(map, task.fragments, name);
+    for (int fragment = 0; fragment < task.fragments; ++fragment)
+      phase.fragments.push_back(fragments.rows(fragment));
+    return phase;
+  }
   for (const RowId row : phase.learning) {
     const bool with_layer = early && (gradients || map.is_param(row) || map.is_history(row));
     (with_layer ? phase.slices[sends[map.rows()[row].priority]].sends : phase.rest).push_back(row);

@@ -44,6 +44,9 @@ struct DryPhase {
   std::vector<DrySlice> slices;  // of a step
   std::vector<RowId> all, learning;
   std::vector<RowId> rest;  // the learning rows that no slice sends
+  // The learning rows by fragment, where they are sent at steps of their own: no other field has
+  // them then.
+  std::vector<std::vector<RowId>> fragments;
   std::vector<DrySum> sums;
   Clock end = 0;  // the clock after its last task
 };

@@ -2,6 +2,7 @@
 // messages have a size and no values.
 #include <algorithm>
 
+#include "shoal/parallel/rows/fragments.h"
 #include "shoal/parallel/rows/pacer_client.h"
 #include "shoal/parallel/tuning/link_times.h"
 #include "shoal/simulate/dry_job.h"
@@ -46,6 +47,8 @@ class DryWorker final : public SimulatedWorker {
     if (task().is_planned())
       pacer_->exchange_takes(or_throw(parallel::measure_exchange(table_, phase_->plan)));
     get(phase_->all, clock_);
+    if (task().is_streamed()) wait(phase_->all);
+    fragments_.emplace(task());
     while ((clock_ != phase_->end || task().shared) && may_begin()) run_task();
     wait(phase_->all);
     for (const auto rows : {&DrySum::reads, &DrySum::writes})
@@ -82,6 +85,7 @@ class DryWorker final : public SimulatedWorker {
   }
 
   void step() {
+    take_fragments();
     seconds_ = draw_seconds();
     slice_ = phase_->slices.begin();
     run_slices();
@@ -89,14 +93,35 @@ class DryWorker final : public SimulatedWorker {
     or_throw(table_.wait_until([this] { return slice_ == phase_->slices.end(); }, counted));
     count_iteration(dry_->samples);
     pacer_->step_done(dry_->samples);
+    send_fragments();
     if (task().pull_first && pacer_->steps() == 1) wait(phase_->learning);
+  }
+
+  // ---- fragments ----
+  // Waits for the answers that are applied before this step.
+  void take_fragments() {
+    for (int f = 0; f < fragments_->count(); ++f) {
+      if (!fragments_->is_due(f)) continue;
+      const std::vector<RowId>& rows = phase_->fragments[static_cast<std::size_t>(f)];
+      if (!table_.has(rows)) table_.hurry(rows);
+      wait(rows);
+      fragments_->come(f);
+    }
+  }
+  void send_fragments() {
+    fragments_->step_done();
+    for (int f = 0; f < fragments_->count(); ++f) {
+      if (!fragments_->leaves(f, pacer_->steps(), pacer_->wanted())) continue;
+      push(phase_->fragments[static_cast<std::size_t>(f)], clock_);
+      fragments_->send(f);
+    }
   }
 
   // Runs the rest of the step's slices, from one event to the next. The thread is not needed for
   // that: to resume it for each slice would take longer than all else.
   void run_slices() {
     if (slice_ == phase_->slices.end()) return table_.wake();
-    const bool reads = pacer_->steps() == 0 && !task().pull_first;
+    const bool reads = pacer_->steps() == 0 && !task().pull_first && !task().is_streamed();
     const Instant since = table_.now();
     const DrySum* const sum = expected();
     std::vector<RowId> needs;
@@ -192,8 +217,9 @@ class DryWorker final : public SimulatedWorker {
   Clock clock_ = 0;
   parallel::RowWaits waits_{table_};
   std::optional<parallel::PacerClient> pacer_;
-  double seconds_ = 0;                           // the time of this step
-  std::vector<DrySlice>::const_iterator slice_;  // the next of this step
+  std::optional<parallel::FragmentClock> fragments_;  // of the phase
+  double seconds_ = 0;                                // the time of this step
+  std::vector<DrySlice>::const_iterator slice_;       // the next of this step
   // The progress of a sum of the phase, which may end after the iteration that began it.
   struct SumUnderWay {
     Clock clock = 0;

@@ -146,6 +146,16 @@ void SimulatedTable::get(RowId row, Clock clock, table::Part part) {
   ask_server(row);
 }
 
+void SimulatedTable::hurry(std::span<const RowId> rows) {
+  enter();
+  if (!status().ok() || !client_) return;
+  for (const RowId row : rows) {
+    client_->hurry(row);
+    if (const int server = client_->server_of(row); server != table::Client::kNoServer)
+      pump(server);
+  }
+}
+
 // Lets the row's server hear what there is to say. A row that no server has any more is there.
 void SimulatedTable::ask_server(RowId row) {
   if (const int server = client_->server_of(row); server != table::Client::kNoServer)

@@ -73,6 +73,7 @@ class SimulatedTable final : public table::TableSession {
   void share_out(table::ParallelFor) override {}
   void push(std::span<const table::Push> together) override;
   void get(RowId row, Clock clock, table::Part part) override;
+  void hurry(std::span<const RowId> rows) override;
   Status wait(std::span<const RowId> rows) override;
   bool has(std::span<const RowId> rows) override {
     enter();

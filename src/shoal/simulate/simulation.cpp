@@ -237,6 +237,8 @@ class Simulation {
     if (!outcome_.points.empty() && point.seconds > outcome_.points.back().seconds)
       point.samples_per_second = (point.samples - outcome_.points.back().samples) /
                                  (point.seconds - outcome_.points.back().seconds);
+    for (const auto& process : job_.roster().processes)
+      point.bytes += job_.traffic(process.rank).bytes_sent;
     const bool has_loss = tally_.counted > 0;
     if (has_loss) loss_ = tally_.losses / static_cast<double>(tally_.counted);
     point.loss = loss_.value_or(0);
