@@ -109,6 +109,7 @@ class StreamingExchange final : public Exchange {
   std::vector<Tensor*> histories() override { return local_.histories(); }
   // Fetches the momentum of the table.
   Status prepare_save() override {
+    TRY(side_->fetch_left_out());
     std::vector<RowId> rows;
     for (const RowId row : side_->learning())
       if (map_.is_param(row) && !momentum_.empty()) rows.push_back(row);
@@ -155,8 +156,11 @@ class StreamingExchange final : public Exchange {
       own->histories.emplace_back(history->host().begin(), history->host().end());
     own->updates = own_updates_;
     own->since = updates_;
+    own->side = side_->own_state();
     return own;
   }
+  std::string own_bytes() override { return side_->own_bytes(); }
+  Status take_own_bytes(std::string_view bytes) override { return side_->take_own_bytes(bytes); }
 
   void take_own_state(std::shared_ptr<const OwnState> state) override {
     CHECK(!side_->is_created()) << "a state of its own after the rows were made";
@@ -170,6 +174,7 @@ class StreamingExchange final : public Exchange {
         std::ranges::fill(histories[h]->host_mut(), 0.0f);
     }
     if (!before_) return;
+    side_->take_own_state(before_->side.get());
     updates_ = before_->since;
     clock_.go_on();
   }
@@ -243,6 +248,7 @@ class StreamingExchange final : public Exchange {
       const std::span<const float> now = map_.weights(row);
       sent_[row].resize(now.size());
       std::ranges::transform(now, team_[row], sent_[row].begin(), std::minus());
+      if (side_->answers_changes(row)) std::ranges::copy(team_[row], answers_[row].begin());
       pushes.push_back({.row = row,
                         .clock = side_->iteration(),
                         .kind = task_.contribution,
