@@ -35,7 +35,9 @@ struct ClientRig {
   }
 
   static Plan plan_of_rows(std::vector<Row> rows, Clock start) {
-    Plan plan{.start = start, .rows = std::move(rows)};
+    Plan plan;
+    plan.start = start;
+    plan.rows = std::move(rows);
     for (const Row& row : plan.rows)
       plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
     return plan;
