@@ -133,7 +133,8 @@ ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/im
             src/shoal/table/codecs/%.cpp \
             src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
             src/shoal/status/server.cpp src/shoal/status/prometheus.cpp src/shoal/status/page.cpp \
-            tests/net/opencv_test.cpp tools/common/%_flags.cpp tools/common/python_layers.cpp
+            tests/net/opencv_test.cpp tools/common/%_flags.cpp tools/common/python_layers.cpp \
+            src/python/train.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
             $(patsubst %.cpp,%.o,$(shell \
               scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
@@ -153,8 +154,10 @@ ALIASES  := $(addprefix $(BUILD)/tools/,$(if $(filter %/caffe,$(TOOLS)),caffe_ma
               $(if $(filter %/upgrade_proto,$(TOOLS)),upgrade_net_proto_text \
               upgrade_net_proto_binary upgrade_solver_proto_text))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
-# The extension of Python, for the interpreter and the pybind11 that setup.py names.
+# The extension of Python, for the interpreter and the pybind11 that setup.py names. It trains by the
+# flags of the tools, of which a tool has its own.
 PY_OBJ   := $(call grouped,$(call find_src,src/python))
+PY_OF_TOOLS := $(filter-out %/src/python/train.o,$(PY_OBJ))
 PY_NAME  ?= _shoal.so
 PY_PROTOS := $(PROTOS:src/%=$(BUILD)/python/%)
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
@@ -272,6 +275,8 @@ check_slurm: all                     ## a job under a Slurm that is made for it 
 	scripts/check_slurm.sh $(BUILD)
 check_prometheus: all                ## Debian's Prometheus scrapes a run that trains
 	scripts/check_prometheus.sh $(BUILD)
+check_tpu_mlir:                      ## nets through the Caffe converter of Sophgo's tpu-mlir (PYTHON310=...)
+	scripts/check_tpu_mlir.sh $(BUILD)
 clean:                               ## forget every build
 	rm -rf build
 help:                                ## this list
@@ -285,7 +290,7 @@ TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Factor*:*Prefetch*:*Source*-*ASigna
 
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 # An archive, so that a tool has those flags alone whose file it needs.
-$(BUILD)/tools/common.a: $(TOOL_LIB) $(if $(filter 1,$(PYTHON)),$(PY_OBJ)) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
+$(BUILD)/tools/common.a: $(TOOL_LIB) $(if $(filter 1,$(PYTHON)),$(PY_OF_TOOLS)) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe
@@ -294,7 +299,7 @@ $(filter %_text %_binary,$(ALIASES)): $(BUILD)/tools/upgrade_proto
 	ln -sf upgrade_proto $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
-$(BUILD)/python/$(PY_NAME): $(PY_OBJ) $(BUILD)/libshoal.a
+$(BUILD)/python/$(PY_NAME): $(PY_OBJ) $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) -shared -s $^ -Wl,--exclude-libs,ALL $(LDLIBS) -o $@
 $(PY_OBJ): private CXXFLAGS += -fvisibility=hidden $(PY_FLAGS)
 $(PY_OBJ): private PRE =
@@ -387,7 +392,8 @@ $(BUILD)/src/shoal/parallel/sums/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/src/shoal/proto/hdf5.o: $(BUILD)/hdf5_flags
 $(BUILD)/src/shoal/onnx/write_model.o: $(BUILD)/onnx_flags $(ONNX_CC)
 $(BUILD)/src/shoal/status/prometheus.o: $(BUILD)/prometheus_flags
-$(PY_OBJ) $(BUILD)/tools/common/python_layers.o: $(BUILD)/python_flags
+$(PY_OBJ): $(BUILD)/python_flags
+$(BUILD)/tools/common/python_layers.o: $(BUILD)/python_layers_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
 	@mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
@@ -404,9 +410,11 @@ $(eval $(call keep_words,hdf5_flags,$(HDF5) $(HDF5_CFLAGS)))
 $(eval $(call keep_words,onnx_flags,$(ONNX) $(ONNX_DIR)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 $(eval $(call keep_words,python_flags,$(PYTHON) $(PY_FLAGS)))
+# Without PYTHON=1 the tools stay as they are when the extension is built.
+$(eval $(call keep_words,python_layers_flags,$(if $(filter 1,$(PYTHON)),1 $(PY_FLAGS))))
 FORCE:
 .PHONY: all test test_ecosystem python_extension soak check docs format tidy asan tsan tsan_table \
         fuzz bench bench_peers install uninstall bundle deb check_deb check_slurm \
-        check_prometheus clean help FORCE
+        check_prometheus check_tpu_mlir clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -28,7 +28,7 @@ class MakeExtension(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         flags = ' '.join('-isystem ' + path for path in (sysconfig.get_path('include'), pybind11.get_include()))
         jobs = os.environ.get('JOBS', str(len(os.sched_getaffinity(0))))
-        subprocess.run(['make', '-j' + jobs, 'BUILD=' + BUILD, 'PY_FLAGS=' + flags, 'PY_NAME=' + target.name,
+        subprocess.run(['make', '-j' + jobs, 'BUILD=' + BUILD, 'PYTHON=0', 'PY_FLAGS=' + flags, 'PY_NAME=' + target.name,
                         'python_extension'], cwd=ROOT, check=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         protos = target.parent / 'caffe/proto/caffe.protos'

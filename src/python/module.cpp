@@ -7,6 +7,7 @@
 #include "python/layer.h"
 #include "python/net.h"
 #include "python/solver.h"
+#include "python/train.h"
 #include "shoal/base/log.h"
 #include "shoal/base/version.h"
 #include "shoal/ops/blas_kernels.h"
@@ -20,6 +21,7 @@ PYBIND11_MODULE(_shoal, module) {
   python::bind_layer(module);
   python::bind_net(module);
   python::bind_solver(module);
+  python::bind_train(module);
   python::bind_data(module);
   module.attr("__version__") = shoal::kVersion;
   module.def("start_log", [] {

@@ -2,9 +2,11 @@
 
 #include <pybind11/stl.h>
 
+#include "python/callbacks.h"
 #include "python/net.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/exchange.h"
 #include "shoal/solver/solver.h"
 
 namespace shoal::python {
@@ -33,6 +35,7 @@ class PySolver : public std::enable_shared_from_this<PySolver> {
                          .threads = machine.threads,
                          .name = name,
                          .action = [this] { return interrupted() ? Action::kStop : Action::kNone; },
+                         .make_updater = [this, name](Net& net) { return updater_of(net, name); },
                          .interactive = true}) {}
 
   void step(std::int64_t iterations) {
@@ -72,10 +75,29 @@ class PySolver : public std::enable_shared_from_this<PySolver> {
       nets.push_back(std::make_shared<PyNet>(*net, shared_from_this(), work_));
     return nets;
   }
+  void add_callback(const py::function& before, const py::function& gradients) {
+    work_->check_idle();
+    before_.push_back(before);
+    gradients_.push_back(gradients);
+  }
   const Solver& solver() const { return solver_; }
   py::bytes param() const { return py::bytes(param_.SerializePartialAsString()); }
 
  private:
+  std::unique_ptr<Updater> updater_of(Net& net, const std::string& name) {
+    return make_calling(make_local_updater(param_, name, net),
+                        {.begins = [this](std::int64_t, float) { return call(before_); },
+                         .gradients = [this] { return call(gradients_); }});
+  }
+  // Calls functions, which see the nets' numbers and may change them.
+  Status call(const std::vector<py::function>& functions) {
+    if (functions.empty()) return {};
+    return call_python([&] {
+      each_net([](const Net& net) { show_numbers(net); });
+      for (const py::function& function : functions) function();
+      each_net([](const Net& net) { take_writes(net); });
+    });
+  }
   // Asks after each iteration, and in a test after each batch.
   bool interrupted() {
     if (signal_.ok()) signal_ = check_signals();
@@ -90,6 +112,7 @@ class PySolver : public std::enable_shared_from_this<PySolver> {
   const SolverParameter param_;
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
   Status signal_;
+  std::vector<py::function> before_, gradients_;
   Solver solver_;
 };
 
@@ -116,6 +139,7 @@ void bind_solver(py::module_& module) {
       .def("restore", &PySolver::restore)
       .def("copy_from", &PySolver::copy_weights)
       .def("test", &PySolver::test)
+      .def("add_callback", &PySolver::add_callback)
       .def("net", &PySolver::net)
       .def("test_nets", &PySolver::test_nets)
       .def("param", &PySolver::param)

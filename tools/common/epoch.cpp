@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "common/records.h"
@@ -52,6 +54,21 @@ void compare_parts(const Records& records, Team& team) {
   if (equal || std::ranges::count(sizes, "0") > 0) return;
   LOG(WARNING) << "The workers' parts of the data have " << join(sizes)
                << " records: workers with fewer records repeat them more often";
+}
+
+void compare_shares(int replicas, const std::vector<double>& weights, Team& team) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<std::string> shares;
+  for (const double weight : weights) shares.push_back(str(weight / all));
+  const std::vector<std::string> said = or_throw(team.gather(str(
+      "replicas: ", replicas, ", shares: ", shares.empty() ? "none" : shoal::join(shares, " "))));
+  for (std::size_t worker = 1; worker < said.size(); ++worker)
+    if (said[worker] != said[0])
+      throw ConfigError(Code::kUsage, "worker ", worker, " has '", said[worker],
+                        "' where worker 0 has '", said[0],
+                        "': --replicas, the number of GPUs, and --data_sharding or weight= must be "
+                        "the same for all workers; a machine with more GPUs runs a worker on each "
+                        "(slots= and gpus= in the machinefile)");
 }
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "shoal/parallel/job/job_spec.h"
 #include "shoal/solver/solver.h"
@@ -27,5 +28,8 @@ std::uint64_t epoch_of_job(const Records& records, const Share& share);
 // Has the chief say, where that is cheap to know, if the workers' parts differ in size: who has
 // read all of its own begins it anew.
 void compare_parts(const Records& records, Team& team);
+// Compares what each process is told for itself, and by which it takes its records out of those
+// that all share. The chief says where it differs.
+void compare_shares(int replicas, const std::vector<double>& weights, Team& team);
 
 }  // namespace shoal

@@ -4,11 +4,16 @@
 #include <pybind11/embed.h>
 
 #include "python/layer.h"
+#include "python/train.h"
 #include "shoal/base/error.h"
 
 extern "C" PyObject* PyInit__shoal();
 
 namespace shoal {
+
+// A tool trains by flags of its own, of which a program has one set.
+void python::bind_train(pybind11::module_&) {}
+
 namespace {
 
 namespace py = pybind11;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "common/epoch.h"
@@ -54,6 +53,14 @@ std::string find_snapshot(const TrainRequest& request) {
   return found;
 }
 
+Action asked_of(const TrainRequest& request) {
+  return request.hooks.action ? request.hooks.action() : take_signal();
+}
+
+void watch_signals_of(const TrainRequest& request, const SignalEffects& effects) {
+  if (!request.hooks.action) watch_signals(effects);
+}
+
 int exit_code(Ending ending) {
   return ending == Ending::kRequeue || ending == Ending::kLeft ? static_cast<int>(Code::kRequeue)
                                                                : 0;
@@ -79,6 +86,7 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, table::T
   options.tensorboard = request.watch.tensorboard;
   options.histograms_every = request.watch.histograms_every;
   options.sinks = watch.sinks(worker == 0);
+  if (request.hooks.metrics) options.sinks.push_back(request.hooks.metrics);
   options.began = [&watch](const RunMetrics& run) { watch.begin(run); };
   if (table) options.tick = [&watch, table] { watch.see(table->roster(), table); };
   options.esync_logs = request.esync_log_dir;
@@ -87,23 +95,6 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, table::T
     options.local_steps = made.value()->contribution() != table::ContributionKind::kGradient;
   if (workers > 1 && !watch.shows_bar()) options.display = request.job.solver.display();
   return options;
-}
-
-// Compares what each process is told for itself, and by which it takes its records out of those
-// that all share. The chief says where it differs.
-void compare_shares(int replicas, const std::vector<double>& weights, Team& team) {
-  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::vector<std::string> shares;
-  for (const double weight : weights) shares.push_back(str(weight / all));
-  const std::vector<std::string> said = or_throw(team.gather(str(
-      "replicas: ", replicas, ", shares: ", shares.empty() ? "none" : shoal::join(shares, " "))));
-  for (std::size_t worker = 1; worker < said.size(); ++worker)
-    if (said[worker] != said[0])
-      throw ConfigError(Code::kUsage, "worker ", worker, " has '", said[worker],
-                        "' where worker 0 has '", said[0],
-                        "': --replicas, the number of GPUs, and --data_sharding or weight= must be "
-                        "the same for all workers; a machine with more GPUs runs a worker on each "
-                        "(slots= and gpus= in the machinefile)");
 }
 
 // Returns what tells a worker's files from those of others: its number, or, where numbers may have
@@ -133,7 +124,13 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
     options.others.assign(request.devices.begin() + 1, request.devices.end());
   }
   const auto times = std::make_shared<TimesOfRun>();
-  options.action = [limit = request.seconds, times] { return times->action(limit); };
+  options.action = [&request, times] { return times->action(request.seconds, asked_of(request)); };
+  if (request.hooks.wrap)
+    options.wrap = [&request, inner = std::move(options.wrap)](
+                       Net& net, std::unique_ptr<Updater> updater, const SolverParameter& solver) {
+      return request.hooks.wrap(inner ? inner(net, std::move(updater), solver)
+                                      : std::move(updater));
+    };
   options.tuning = request.tuning;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
@@ -251,10 +248,10 @@ void warn_of_job_flags() {
                     "launcher makes it one of a job (docs/training-on-a-cluster.md)";
 }
 
-Status serve(table::Service& service, Watch& watch) {
+Status serve(const TrainRequest& request, table::Service& service, Watch& watch) {
   return service.serve([&]() -> table::Wish {
     watch.see(service.roster(), nullptr);
-    switch (take_signal()) {
+    switch (asked_of(request)) {
       case Action::kStop: return {.want = table::Want::kStop};
       case Action::kSnapshot: return {.want = table::Want::kSnapshot};
       case Action::kRequeue: return {.want = table::Want::kRequeue};
@@ -271,7 +268,8 @@ int take_part(const TrainRequest& request, const JobFlags& flags, const parallel
   watch.set_rank(static_cast<std::uint32_t>(place.rank));
   if (!table) {
     say_only_warnings(place.rank != 0);
-    if (Status status = serve(service, watch); !status.ok()) throw ConfigError(status.error());
+    if (Status status = serve(request, service, watch); !status.ok())
+      throw ConfigError(status.error());
     return service.left() || service.requeued() ? static_cast<int>(Code::kRequeue) : 0;
   }
   say_only_warnings(table->worker() != 0);
@@ -319,10 +317,10 @@ int train_once(const TrainRequest& request, const JobFlags& given, const paralle
   SignalEffects effects = request.effects;
   effects.terminate = Action::kLeave;
   // A process that joins leaves in order: the job may count on it before it knows.
-  if (joins) watch_signals(effects);
+  if (joins) watch_signals_of(request, effects);
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
   // A process that waits for the others to come has nothing to save, and ends as any program.
-  if (!joins) watch_signals(effects);
+  if (!joins) watch_signals_of(request, effects);
   own.job.solver.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
   try {
     return take_part(own, flags, place, *service, watch);
@@ -356,7 +354,7 @@ void say_only_warnings(bool only) {
 
 int train_alone(const TrainRequest& request, const JobFlags& flags) {
   warn_of_job_flags();
-  watch_signals(request.effects);
+  watch_signals_of(request, request.effects);
   parallel::RunOptions options;
   options.share.replicas = replicas_of(flags, request.devices.size());
   options.threads = threads_each(request.threads, options.share.replicas);

@@ -1,6 +1,7 @@
 // Training, alone or as one process of a job.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +11,20 @@
 #include "common/watch.h"
 #include "shoal/ops/tuning.h"
 #include "shoal/parallel/job/job_spec.h"
+#include "shoal/report/metrics.h"
+#include "shoal/solver/exchange.h"
 
 namespace shoal {
+
+// The wishes of a program that trains within itself. All calls come on the thread that trains.
+struct TrainHooks {
+  // Asked after every iteration, and by a server about twice a second. If set, signals are left
+  // alone.
+  std::function<Action()> action{};
+  MetricsSink* metrics = nullptr;  // receives the records that --metrics writes
+  // Wraps each updater that is made.
+  std::function<std::unique_ptr<Updater>(std::unique_ptr<Updater>)> wrap{};
+};
 
 struct TrainRequest {
   parallel::JobSpec job;
@@ -28,6 +41,7 @@ struct TrainRequest {
   bool explain_exchange = false;
   std::string placement;                      // "bytes", "measured", or ""
   std::shared_ptr<ops::ConvTuning> tuning{};  // of kernels; null: by rule
+  TrainHooks hooks{};
 };
 
 // Others than the chief say what is wrong and nothing else, unless details were asked for (--v).

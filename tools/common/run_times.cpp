@@ -1,15 +1,13 @@
 #include "common/run_times.h"
 
-#include "common/signals.h"
 #include "shoal/base/log.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal {
 
-Action TimesOfRun::action(double limit) {
+Action TimesOfRun::action(double limit, Action asked) {
   last_ = Clock::now();
   if (!first_) first_ = last_;
-  const Action asked = take_signal();
   if (asked != Action::kNone || limit <= 0 || ended_) return asked;
   if (last_ - *first_ < std::chrono::duration<double>(limit)) return asked;
   ended_ = true;

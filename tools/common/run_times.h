@@ -12,9 +12,9 @@ namespace shoal {
 // Knows when the iterations of a run began and ended.
 class TimesOfRun {
  public:
-  // Returns what to do after an iteration: what a signal asks, or an end when `limit` seconds are
-  // over; 0: no limit.
-  Action action(double limit);
+  // Returns what to do after an iteration: what is asked, or an end when `limit` seconds are over;
+  // 0: no limit.
+  Action action(double limit, Action asked);
   // Says what would have used the time since the last iteration, in which slower workers still made
   // theirs: under schemes that let each worker run on, if it was long.
   void suggest_sharing(int worker, const table::SchemeSpec& spec) const;

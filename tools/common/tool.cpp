@@ -241,6 +241,14 @@ int run_tool(int argc, char** argv, const char* usage,
   }
 }
 
+std::vector<std::string> read_flags(std::span<const std::string> args) {
+  const CommandLine line = read_command_line(args);
+  if (line.help || line.version)
+    throw ConfigError(Code::kUsage, "--help and --version are the tools' own");
+  read_environment(line.set);
+  return line.words;
+}
+
 std::vector<std::string> given_of(std::span<const std::string_view> files) {
   std::vector<std::string> names;
   for (const auto& flag : own_flags())

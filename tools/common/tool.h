@@ -24,6 +24,9 @@ namespace shoal {
 // process. `usage` is a line or more: "train --solver=FILE [--snapshot=FILE]\n\nTrains a net."
 int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words));
+// Sets the flags that these words of a command line and the environment's variables give, as
+// run_tool() does. Returns the words that are no flags.
+std::vector<std::string> read_flags(std::span<const std::string> args);
 // Returns whether the command line or a variable says what the flag is, its default value included.
 bool given(const char* flag);
 // Returns the names of the flags of these files ("job_flags") that were given another value than

@@ -33,6 +33,10 @@ class Solver:
         """Trains, with the tests and snapshots that fall on these iterations."""
         self._solver.step(iterations)
 
+    def add_callback(self, on_start, on_gradients_ready):
+        """Calls on_start() before each iteration, and on_gradients_ready() when its gradients are there, before the update."""
+        self._solver.add_callback(on_start, on_gradients_ready)
+
     def solve(self, resume_file=None):
         """Trains to max_iter, from a .solverstate if one is given."""
         if resume_file is not None:
