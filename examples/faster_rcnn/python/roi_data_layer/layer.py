@@ -1,7 +1,7 @@
 """Images and their boxes, one image a pass."""
 import numpy as np
 import shoal.caffe as caffe
-from rpn.boxes import moves, options, overlaps, some
+from rpn.boxes import columns, moves, options, overlaps, some, suppressed
 
 
 class RoIDataLayer(caffe.Layer):
@@ -69,9 +69,54 @@ class RoIDataLayer(caffe.Layer):
         targets, weights = np.zeros((2, len(chosen), 4 * wanted['num_classes']))
         by = moves(boxes[chosen], gt[of[chosen]])
         for row in np.flatnonzero(labels):
-            at = slice(4 * labels[row], 4 * labels[row] + 4)
+            at = columns(labels[row], self.options['num_classes'])
             targets[row, at], weights[row, at] = by[row], 1
         return [np.hstack([np.zeros((len(chosen), 1)), boxes[chosen]]), labels, targets, weights, weights]
+
+    def backward(self, top, propagate_down, bottom):
+        pass
+
+
+class OHEMDataLayer(caffe.Layer):
+    """Takes of the boxes of a batch those that the net finds hardest, for another pass of it.
+
+    bottoms: class probabilities (R, classes), moves (R, 4 * classes), rois (R, 5), labels (R) and, if boxes are learned, targets and
+    inside and outside weights (R, 4 * classes). tops: of the hard ones rois, labels, targets and weights."""
+
+    def setup(self, bottom, top):
+        self.options = options(self.param_str, num_classes=21, batch=128, nms_thresh=0.7)
+        self.shape(top, 1)
+
+    def shape(self, top, rois):
+        for blob, width in zip(top, ((5,), (), *[(4 * self.options['num_classes'],)] * 3)):
+            blob.reshape(rois, *width)
+
+    def reshape(self, bottom, top):
+        pass
+
+    def losses(self, bottom):
+        """The loss of each box: of its class and, for objects, of its moves."""
+        labels = bottom[3].data.reshape(-1).astype(int)
+        rows = np.arange(len(labels))
+        losses = -np.log(np.maximum(bottom[0].data.reshape(len(labels), -1)[rows, labels], np.finfo(float).eps))
+        if len(bottom) > 4:
+            moved, target, inside, outside = (bottom[i].data.reshape(len(labels), -1) for i in (1, 4, 5, 6))
+            off = np.abs(inside * (moved - target))
+            losses += np.where(labels > 0, (outside * np.where(off < 1, off ** 2 / 2, off - 0.5)).sum(1), 0)
+        return losses
+
+    def forward(self, bottom, top):
+        losses, rois = self.losses(bottom), bottom[2].data.reshape(-1, 5)
+        hard = []
+        for image in np.unique(rois[:, 0]):
+            own = np.flatnonzero(rois[:, 0] == image)
+            hard.append(own[suppressed(rois[own, 1:], losses[own], self.options['nms_thresh'])])
+        hard = np.concatenate(hard)
+        hard = hard[np.argsort(-losses[hard], kind='stable')[:self.options['batch']]]
+        made = [rois[hard], bottom[3].data.reshape(-1)[hard], *(bottom[i].data.reshape(len(rois), -1)[hard] for i in range(4, len(bottom)))]
+        self.shape(top, len(hard))
+        for blob, values in zip(top, made):
+            blob.data[...] = values
 
     def backward(self, top, propagate_down, bottom):
         pass

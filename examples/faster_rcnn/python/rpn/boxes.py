@@ -1,13 +1,16 @@
 """Boxes, a row each: x and y of the first and of the last pixel, which belongs to the box."""
 import ast
+import re
 
 import numpy as np
 
 
 def options(param_str, **defaults):
-    """What a layer's param_str says, as lines of 'name': value or as a dict, beside what holds without it."""
-    text = param_str.strip().strip('{}').strip()
-    given = ast.literal_eval('{' + ','.join(line.rstrip(' ,') for line in text.splitlines()) + '}') if text else {}
+    """What a layer's param_str says, as lines of name: value (with quotes or without, tuples as YAML marks them) or as a dict, beside
+    what holds without it."""
+    text = re.sub(r'!!python/\w+', '', param_str).strip().strip('{}').strip()
+    lines = ','.join(line.strip().rstrip(' ,') for line in text.splitlines() if line.strip())
+    given = ast.literal_eval('{' + re.sub(r'(^|,)\s*([A-Za-z_]\w*)\s*:', r'\1"\2":', lines) + '}')
     unknown = set(given) - set(defaults)
     if unknown:
         raise ValueError(f"param_str has {', '.join(sorted(unknown))}; this layer knows {', '.join(sorted(defaults))}")
@@ -80,6 +83,12 @@ def suppressed(boxes, scores, threshold):
         kept.append(best)
         order = order[overlaps(boxes[best:best + 1], boxes[order])[0] <= threshold]
     return np.array(kept, int)
+
+
+def columns(label, num_classes):
+    """The four columns of a class's moves, where two classes stand for the background and all others."""
+    first = 4 * min(int(label), num_classes - 1)
+    return slice(first, first + 4)
 
 
 def some(random, indices, count):

@@ -2,12 +2,13 @@
 import numpy as np
 import shoal.caffe as caffe
 
-from .boxes import moves, options, overlaps, some
+from .boxes import columns, moves, options, overlaps, some
 
 
 class ProposalTargetLayer(caffe.Layer):
     """bottoms: rois (N, 5); gt_boxes (G, 5), with a class.
-    tops: rois (R, 5); labels (R), 0 where no object is; targets, inside and outside weights (R, 4 * classes)."""
+    tops: rois (R, 5); labels (R), 0 where no object is; targets, inside and outside weights (R, 4 * classes). With num_classes: 2
+    boxes of all classes are moved alike, as in R-FCN: by the second four."""
 
     def setup(self, bottom, top):
         self.options = options(self.param_str, num_classes=21, batch=128, positives=0.25, positive=0.5, negative_low=0.0,
@@ -37,7 +38,7 @@ class ProposalTargetLayer(caffe.Layer):
         targets, weights = np.zeros((2, len(chosen), 4 * self.options['num_classes']))
         by = (moves(rois[chosen, 1:], gt[of[chosen], :4]) - self.options['means']) / self.options['stds']
         for row in np.flatnonzero(labels):
-            at = slice(4 * labels[row], 4 * labels[row] + 4)
+            at = columns(labels[row], self.options['num_classes'])
             targets[row, at], weights[row, at] = by[row], 1
         self.shape(top, len(chosen))
         for blob, values in zip(top, (rois[chosen], labels, targets, weights, weights)):
