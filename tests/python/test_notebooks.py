@@ -15,8 +15,9 @@ class Notebooks(Case):
 
     def run_script(self, name, extra=''):
         text = (FOLDER / f'{name}.py').read_text() + extra
+        path = os.pathsep.join(filter(None, (str(FOLDER), os.environ.get('PYTHONPATH'))))
         ran = subprocess.run([sys.executable, self.file(f'{name}.py', text)], cwd=self.folder, timeout=300, check=False, capture_output=True,
-                             text=True, env={**os.environ, 'PYTHONPATH': str(FOLDER), 'MPLBACKEND': 'agg', 'TMPDIR': str(self.folder)})
+                             text=True, env={**os.environ, 'PYTHONPATH': path, 'MPLBACKEND': 'agg', 'TMPDIR': str(self.folder)})
         return ran.returncode, ran.stdout, ran.stderr
 
     def runs(self, name, *words):
