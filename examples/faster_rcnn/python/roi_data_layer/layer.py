@@ -14,7 +14,7 @@ class RoIDataLayer(caffe.Layer):
     means = np.array([102.9801, 115.9465, 122.7717], np.float32)[:, np.newaxis, np.newaxis]   # of pictures in files
 
     def setup(self, bottom, top):
-        self.options = options(self.param_str, num_classes=21, shape=(3, 600, 1000), batch=128, positives=0.25, positive=0.5, negative_low=0.1,
+        self.options = options(self.param_str, num_classes=21, shape=(3, 640, 1024), batch=128, positives=0.25, positive=0.5, negative_low=0.1,
                                negative_high=0.5, seed=1)
         self.random = np.random.default_rng(self.options['seed'])
         self.roidb, self.left = [], []
