@@ -56,6 +56,8 @@ class Rcnn(Case):
         net.blobs['gt'].data[...] = [[0, 0, 33, 31, 15], [40, 42, 60, 60, 3]]
         net.forward()
         labels, targets, inside = (net.blobs[name].data for name in ('labels', 'targets', 'inside'))
+        self.assertEqual(labels.shape[1:], (1, 1, 1))   # as R-FCN's losses of each box want them
+        labels = labels.ravel()
         self.assertEqual(sorted(labels[labels > 0]), [3, 3, 15, 15])
         self.assertEqual(targets.shape[1], 8)
         self.assertTrue((inside[labels > 0] == [0] * 4 + [1] * 4).all() and (inside[labels == 0] == 0).all())

@@ -7,7 +7,7 @@ from .boxes import columns, moves, options, overlaps, some
 
 class ProposalTargetLayer(caffe.Layer):
     """bottoms: rois (N, 5); gt_boxes (G, 5), with a class.
-    tops: rois (R, 5); labels (R), 0 where no object is; targets, inside and outside weights (R, 4 * classes). With num_classes: 2
+    tops: rois (R, 5); labels (R, 1, 1, 1), 0 where no object is; targets, inside and outside weights (R, 4 * classes). With num_classes: 2
     boxes of all classes are moved alike, as in R-FCN: by the second four."""
 
     def setup(self, bottom, top):
@@ -19,7 +19,7 @@ class ProposalTargetLayer(caffe.Layer):
         self.shape(top, 1)
 
     def shape(self, top, rois):
-        for blob, width in zip(top, ((5,), (), *[(4 * self.options['num_classes'],)] * 3)):
+        for blob, width in zip(top, ((5,), (1, 1, 1), *[(4 * self.options['num_classes'],)] * 3)):
             blob.reshape(rois, *width)
 
     def forward(self, bottom, top):
@@ -42,7 +42,7 @@ class ProposalTargetLayer(caffe.Layer):
             targets[row, at], weights[row, at] = by[row], 1
         self.shape(top, len(chosen))
         for blob, values in zip(top, (rois[chosen], labels, targets, weights, weights)):
-            blob.data[...] = values
+            blob.data[...] = np.reshape(values, blob.shape)
 
     def backward(self, top, propagate_down, bottom):
         pass
