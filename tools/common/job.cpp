@@ -8,6 +8,7 @@
 #include <map>
 
 #include "common/addresses.h"
+#include "common/codec_flag.h"
 #include "shoal/base/address.h"
 #include "shoal/base/file.h"
 #include "shoal/base/list_file.h"
@@ -254,45 +255,6 @@ void merge_exchange(const JobFlags& flags, SolverParameter& param) {
   }
 }
 
-// "push=topk:0.01:8,pull=bf16,fc8.push=float32", "AUTO:sparse"
-void merge_codec(const JobFlags& flags, SolverParameter& param) {
-  const auto wrong = [&](const auto&... why) {
-    return usage("--codec=", flags.codec, ": ", why...);
-  };
-  for (const std::string& word : split(flags.codec, ',')) {
-    CodecParameter& codec = *param.mutable_codec();
-    const std::size_t equals = word.find('=');
-    std::string what = word.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (what.starts_with("AUTO") && value.empty()) {
-      std::string within = what.size() > 5 ? what.substr(5) : "";
-      for (char& letter : within) letter = static_cast<char>(std::toupper(letter));
-      CodecParameter::Class found{};
-      if (!CodecParameter::Class_Parse(within, &found))
-        throw wrong(
-            "AUTO chooses within a class: AUTO:half, AUTO:eighth or AUTO:sparse (or "
-            "AUTO:exact, float32 alone)");
-      codec.set_push("AUTO");
-      codec.set_pull("AUTO");
-      codec.set_within(found);
-      continue;
-    }
-    const std::size_t dot = what.rfind('.');
-    const std::string direction = dot == std::string::npos ? what : what.substr(dot + 1);
-    if (value.empty() || (direction != "push" && direction != "pull"))
-      throw wrong("'", word,
-                  "' is none of AUTO:CLASS, push=CODEC, pull=CODEC, LAYER.push=CODEC and "
-                  "LAYER.pull=CODEC");
-    if (dot == std::string::npos) {
-      direction == "push" ? codec.set_push(value) : codec.set_pull(value);
-      continue;
-    }
-    CodecParameter::Override& one = *codec.add_layer();
-    one.set_name(what.substr(0, dot));
-    direction == "push" ? one.set_push(value) : one.set_pull(value);
-  }
-}
-
 void merge_losses(const JobFlags& flags, SolverParameter& param) {
   OnLost::Action on_lost{};
   if (!flags.on_lost.empty() && !OnLost::Action_Parse(flags.on_lost, &on_lost))
@@ -328,7 +290,7 @@ std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place&
 void merge_flags(const JobFlags& flags, SolverParameter& param) {
   merge_shares(flags, param);
   merge_exchange(flags, param);
-  merge_codec(flags, param);
+  merge_codec(flags.codec, param);
   if (!flags.batch_semantics.empty()) {
     SolverParameter::BatchSemantics value{};
     if (!SolverParameter::BatchSemantics_Parse(flags.batch_semantics, &value))

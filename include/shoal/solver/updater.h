@@ -98,9 +98,9 @@ class Checkpointed {
   // Takes that state, after start_at(). Null: this member is new and begins with the team's params
   // and zeros.
   virtual void take_own_state(std::shared_ptr<const OwnState>) {}
-  // Returns the part of it that this member's own file of a snapshot holds ("": there is none): what
-  // codecs have left out of its pushes. The other takes it, after start_at(); its error says what is
-  // wrong with the bytes.
+  // Returns the part of it that this member's own file of a snapshot holds ("": there is none):
+  // what codecs have left out of its pushes. The other takes it, after start_at(). Its error says
+  // what is wrong with the bytes.
   virtual std::string own_bytes() { return ""; }
   virtual Status take_own_bytes(std::string_view) { return {}; }
 };

@@ -17,7 +17,7 @@ struct CodecSpec {
   float amount = 0;
   std::uint8_t bits = 0;    // of each value that topk sends: 32, 8 or 2
   bool stochastic = false;  // int8 rounds at random, so that the mean is right
-  // What a payload leaves out is added to the next one's numbers.
+  // The rest that a payload leaves out is added to the next one's numbers.
   bool feedback = false;
   // The momentum that a worker adds up before it encodes (momentum correction); 0: none.
   float momentum = 0;

@@ -136,8 +136,7 @@ Status Snapshots::write() {
   RunState run = run_state();
   TRY(gather_states(run));
   Status own = own_file_.write(param_, progress_.iteration, team_.index(), updater_.state());
-  if (own.ok() && team_.chief()) own = write_files(run);
-  const Status status = core_.share_outcome(own);
+  const Status status = core_.share_outcome(own.ok() && team_.chief() ? write_files(run) : own);
   if (status.ok()) written_at_ = progress_.iteration;
   reporter_.away(seconds_since(start));
   return status;
@@ -225,8 +224,7 @@ Progress Snapshots::restore(const std::string& state_file) {
   if (core_.apart() && 1 + all.member_size() == team_.size())
     iterations = iterations_of(all, now.iteration);
   if (!iterations.empty()) now.iteration = iterations[static_cast<std::size_t>(team_.index())];
-  updater_.state().start_at(now.iteration, iterations);
-  now.started_iteration = now.iteration;
+  updater_.state().start_at(now.started_iteration = now.iteration, iterations);
   if (run_file.empty()) return now;
   take_states(run_of_member(std::move(all), team_.index(), team_.size()), run_file, now);
   read_own_file(run_file, team_.index(), updater_.state());

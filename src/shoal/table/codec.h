@@ -39,7 +39,7 @@ class Codec {
   virtual Result<Values> decode(const Payload& payload, std::size_t count) const = 0;
 };
 
-// What a codec's file says of it.
+// Describes a codec: the words of its own file.
 struct CodecKind {
   const char* help;     // a line for people
   float amount;         // where none is given; 0: it takes none

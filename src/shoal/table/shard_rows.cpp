@@ -367,8 +367,7 @@ Status ShardRows::hear_server(const Message& message, Outbox& out) {
   const auto follow = [&] {
     row.value()->follow(*update, gradient_scale(), keeps_.spares, keeps_.parallel_for);
   };
-  const Codec& codec = codecs_.merges(row.value()->row);
-  return copies_.take(*update, *row.value(), codec, follow, out);
+  return copies_.take(*update, *row.value(), codecs_.merges(row.value()->row), follow, out);
 }
 
 void ShardRows::send_updates(Outbox& out) const {

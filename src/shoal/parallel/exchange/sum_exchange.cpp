@@ -22,7 +22,7 @@ Layers layers_of(const Net& net, const Bucket& bucket) {
   return layers;
 }
 
-// What lowrank keeps.
+// Holds what lowrank keeps.
 struct OwnSums final : OwnState {
   std::vector<float> states;
 };

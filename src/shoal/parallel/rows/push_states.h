@@ -1,5 +1,5 @@
-// What the codecs of a worker's pushes keep of each row: it belongs to params, since the rows of
-// another generation may cut them elsewhere.
+// Holds what the codecs of a worker's pushes keep of each row. It is saved by params, since the rows
+// of another generation may cut them elsewhere.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace shoal::parallel {
 
-// What one codec has left out of a param, and its momentum; empty where it keeps none.
+// The numbers that one codec has left out of a param, and its momentum; empty where it keeps none.
 struct ParamState {
   std::vector<float> left_out, velocity;
   float rate = 0;  // of the last push
