@@ -60,13 +60,13 @@ inline constexpr std::size_t kLengths[] = {0,   1,   31,   32,   33,   255,  256
                                            257, 300, 4095, 4096, 4097, 10000};
 
 // A row that is to be sent.
-struct Row {
+struct NamedRow {
   const char* name;
   std::vector<float> numbers;
 };
 
-inline std::vector<Row> rows_of(std::size_t n) {
-  std::vector<Row> rows = {{"gaussian", drawn_row(n, n)}, {"zeros", std::vector<float>(n)}};
+inline std::vector<NamedRow> rows_of(std::size_t n) {
+  std::vector<NamedRow> rows = {{"gaussian", drawn_row(n, n)}, {"zeros", std::vector<float>(n)}};
   rows.push_back({"one huge", drawn_row(n, n + 1)});
   if (n > 0) rows.back().numbers[n / 2] = -std::numeric_limits<float>::max();
   rows.push_back({"all huge", std::vector<float>(n, std::numeric_limits<float>::max())});

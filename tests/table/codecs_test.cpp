@@ -24,7 +24,7 @@ using test::encoded;
 using test::greatest_of;
 using test::hex_of;
 using test::kLengths;
-using test::Row;
+using test::NamedRow;
 using test::rows_of;
 using test::there_and_back;
 
@@ -116,7 +116,7 @@ TEST(Codecs, ErrorsOf16And8BitsAreBounded) {
   for (const CodecCase& codec : codec_cases()) {
     if (codec.spec.id != fp16_id && codec.spec.id != bf16_id && codec.spec.id != int8_id) continue;
     for (const std::size_t n : kLengths)
-      for (const Row& row : rows_of(n)) {
+      for (const NamedRow& row : rows_of(n)) {
         const auto back = there_and_back(*codec.kind, codec.spec, row.numbers);
         for (std::size_t i = 0; i < n; ++i)
           ASSERT_LE(std::abs(static_cast<double>(back[i]) - static_cast<double>(row.numbers[i])),
@@ -128,7 +128,7 @@ TEST(Codecs, ErrorsOf16And8BitsAreBounded) {
 
 TEST(Codecs, OnebitTwobitAndThresholdSendWhatTheySay) {
   for (const std::size_t n : kLengths)
-    for (const Row& row : rows_of(n)) {
+    for (const NamedRow& row : rows_of(n)) {
       SCOPED_TRACE(row.name);
       double sum = 0;
       for (const float number : row.numbers) sum += std::abs(static_cast<double>(number));
@@ -178,7 +178,7 @@ TEST(Codecs, PayloadsOfEveryLengthAreWithinTheirBound) {
     EXPECT_LE(codec->bound(kMaxRowFloats), kMaxPayloadBytes) << one.name;
     EXPECT_EQ(codec->state_length(100), 0u);
     for (const std::size_t n : kLengths)
-      for (const Row& row : rows_of(n)) {
+      for (const NamedRow& row : rows_of(n)) {
         const Payload payload = codec->encode({row.numbers, nullptr});
         EXPECT_EQ(payload.codec, one.spec.id);
         EXPECT_LE(payload.bytes.size(), codec->bound(n)) << one.name << " of " << n;

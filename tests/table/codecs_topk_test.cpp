@@ -16,7 +16,7 @@ using test::drawn_row;
 using test::encoded;
 using test::greatest_of;
 using test::kLengths;
-using test::Row;
+using test::NamedRow;
 using test::rows_of;
 using test::there_and_back;
 
@@ -67,7 +67,7 @@ void expect_greatest(const std::vector<float>& row, double share) {
 TEST(CodecsTopK, TopKSendsTheGreatestOfEachChunk) {
   for (const double share : {0.0002, 0.01, 0.25, 0.5})
     for (const std::size_t n : kLengths) {
-      for (const Row& row : rows_of(n)) {
+      for (const NamedRow& row : rows_of(n)) {
         SCOPED_TRACE(row.name);
         expect_greatest(row.numbers, share);
       }

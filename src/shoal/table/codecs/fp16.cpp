@@ -70,7 +70,7 @@ class Fp16 final : public Codec {
     if (payload.bytes.size() != bound(count))
       return wrong_length(payload, count, "fp16", bound(count));
     const std::byte* const bytes = payload.bytes.data();
-    const int q = load<std::int8_t>(bytes);
+    const auto q = load<std::int8_t>(bytes);
     if (q < kLeastExponent || !all_zero(bytes + 1, kFp16Head - 1))
       return damage("begins with bytes that are no exponent of codec fp16");
     std::uint16_t greatest = 0;
