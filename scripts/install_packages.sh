@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Shoal is built from and is not there yet. Debian or Ubuntu, as root or with sudo; asks nothing.
 # With --tests also what some tests are skipped without: an ssh server (which Debian then starts), ip, cmake, qemu, which shows programs
-# another processor, clang for make tidy, and Chromium, which looks at the status page.
-# another processor, clang for make tidy, and what the Python package is built with.
+# another processor, clang for make tidy, what the Python package is built with, and Chromium, which looks at the status page.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
 
@@ -26,8 +25,7 @@ packages=(
 )
 case "$*" in
   '') ;;
-  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang-tidy-19 python3-venv chromium) ;;
-  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang-tidy-19 python3-dev python3-venv) ;;
+  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang-tidy-19 python3-dev python3-venv chromium) ;;
   *) echo "install_packages.sh takes --tests or nothing, and was given: $*" >&2; exit 2 ;;
 esac
 
