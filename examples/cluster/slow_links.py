@@ -24,23 +24,32 @@ class Run:
         self.log, metrics = settings.out / f'{name}.log', settings.out / name
         exchange = 'AUTO' if codec.startswith('AUTO+') else settings.exchange
         flags = [] if codec.endswith('float32') else [f'--codec={codec}']
-        every = settings.iterations // TESTS
         with self.log.open('w') as log:
             code = subprocess.run(
                 ['scripts/launch.py', f'--local={settings.processes}', f'--log_dir={settings.out}/logs', '--', f'{settings.tools}/train',
-                 '--solver=examples/cluster/solver.prototxt', '--threads=1', f'--throttle={settings.mbit * 125000}', '--local_transport=tcp',
-                 f'--exchange={exchange}', f'--metrics={metrics}', f'--maxIter={settings.iterations}', f'--test={every}',
-                 f'--train_source={settings.train_source}', f'--test_source={settings.test_source}',
-                 f'--set=batch_size: {settings.batch} test_iter: 20 snapshot: 0 snapshot_after_train: false', *flags],
+                 f'--solver={settings.solver}', '--threads=1', f'--throttle={settings.mbit * 125000}', '--local_transport=TCP',
+                 f'--exchange={exchange}', f'--metrics={metrics}', f'--maxIter={settings.iterations}',
+                 *self.data(settings), *flags],
                 stdout=log, stderr=subprocess.STDOUT, check=False).returncode
         if code != 0:
             raise SystemExit(self.log.read_text()[-2000:] + f'FAILED: the log is {self.log}')
-        clocks = [line for line in map(json.loads, (metrics / 'metrics.0.jsonl').read_text().splitlines()) if line['kind'] == 'clock']
+        lines = [json.loads(line) for line in (metrics / 'metrics.0.jsonl').read_text().splitlines()]
+        clocks = [line for line in lines if line['kind'] == 'clock']
         self.seconds = statistics.median(b['time'] - a['time'] for a, b in zip(clocks[2:], clocks[3:]))
         self.speed = settings.batch / self.seconds
         self.bytes = statistics.mean(line['bytes_sent'] + line['bytes_received'] for line in clocks[3:])
         found = re.findall(r'Iteration (\d+), Testing net.*?accuracy = ([0-9.e-]+)', self.log.read_text(), re.DOTALL)
         self.accuracy = [(int(at), float(value)) for at, value in found]
+        losses = [line['loss'] for line in lines if line['kind'] == 'display']
+        self.end = f'{self.accuracy[-1][1]:9.4f}' if self.accuracy else f'loss {statistics.mean(losses[-10:]):.4f}'
+
+    @staticmethod
+    def data(settings):
+        settings_of_all = 'snapshot: 0 snapshot_after_train: false display: 1'
+        if 'fc_heavy' in settings.solver:
+            return [f'--set={settings_of_all}']
+        return [f'--test={settings.iterations // TESTS}', f'--train_source={settings.train_source}', f'--test_source={settings.test_source}',
+                f'--batch={settings.batch}', f'--set={settings_of_all} test_iter: 20']
 
 
 def draw(runs, path):
@@ -61,7 +70,7 @@ def main():
     parser.add_argument('--out', type=Path, required=True)
     for name in ('mbit', 'processes', 'iterations', 'batch'):
         parser.add_argument('--' + name, type=int, required=True)
-    for name in ('exchange', 'codecs', 'train_source', 'test_source'):
+    for name in ('solver', 'exchange', 'codecs', 'train_source', 'test_source'):
         parser.add_argument('--' + name, required=True)
     settings = parser.parse_args()
     print(next(line for line in Path('/proc/cpuinfo').read_text().splitlines() if line.startswith('model name')))
@@ -73,9 +82,10 @@ def main():
         runs.append(run)
         first = runs[0]
         print(f'{codec:42} {run.speed:10.1f} {run.speed / first.speed:6.2f} {run.bytes:11.0f} {first.bytes / run.bytes:6.1f} '
-              f'{run.accuracy[-1][1]:9.4f}', flush=True)
-    draw(runs, settings.out / 'accuracy.png')
-    print(f'{settings.out}/accuracy.png: accuracy over bytes')
+              f'{run.end}', flush=True)
+    if runs[0].accuracy:
+        draw(runs, settings.out / 'accuracy.png')
+        print(f'{settings.out}/accuracy.png: accuracy over bytes')
 
 
 if __name__ == '__main__':
