@@ -194,7 +194,7 @@ TEST(GlobalMomentum, RefusesWhatMakesNoSense) {
   EXPECT_HAS(table::make_scheme("local_steps global_momentum=1").error().message,
              "global_momentum");
   EXPECT_HAS(table::make_scheme("async payload=delta global_momentum=0.5").error().message,
-             "of local_steps and esync");
+             "of local_steps, esync and streaming");
   EXPECT_EQ(table::make_scheme("esync global_nesterov=true global_momentum=0.9").value()->name(),
             "esync global_momentum=0.9 global_nesterov=true");
 }
