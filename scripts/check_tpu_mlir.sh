@@ -17,10 +17,12 @@ pip() { "$home/venv/bin/python" -m pip --quiet --disable-pip-version-check "$@";
 if ! [ -e "$home/complete" ]; then
   rm -rf "$home"
   "$python" -m venv "$home/venv"
-  pip install tpu_mlir==1.30.2 torch==1.12.1 'setuptools<70' wheel pybind11
+  pip install tpu_mlir==1.30.2 torch==1.12.1 onnx==1.14.1 protobuf==3.20.3 flatbuffers psutil 'setuptools<70' wheel pybind11
+  # It brings the C library of Ubuntu 22.04 along, with which a newer system's shell does not start.
+  (cd "$home"/venv/lib/python3.10/site-packages/tpu_mlir/lib/third_party && rm -f libc.so.6 libm.so.6 libpthread.so.0 libstdc++.so.6 libgcc_s.so.1)
   touch "$home/complete"
 fi
 rm -rf "$home/wheels"
 BUILD=$build pip wheel --no-deps --no-build-isolation -w "$home/wheels" . src/python/caffe_alias
 pip install --no-deps --force-reinstall "$home"/wheels/*.whl
-"$home/venv/bin/python" scripts/tpu_mlir_nets.py "$home/nets"
+PATH=$home/venv/bin:$PATH "$home/venv/bin/python" scripts/tpu_mlir_nets.py "$home/nets"
