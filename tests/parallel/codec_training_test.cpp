@@ -41,8 +41,6 @@ TEST_F(CodecTraining, SixteenAndEightBitsComeNear) {
 
 TEST_F(CodecTraining, FewNumbersComeNearWithFeedback) {
   const JobResult whole = trained("");
-  const double far = distance(whole.at(0), trained("", "bsp", str(kSgd, "max_iter: 1000 ")).at(0));
-  EXPECT_EQ(far, 0);
   for (const char* codec : {"topk:0.25", "topk:0.25:8", "topk:0.25:2", "onebit", "twobit:0.05"}) {
     SCOPED_TRACE(codec);
     expect_near(trained(str("push: '", codec, "'")), whole, 0.3);
@@ -51,9 +49,9 @@ TEST_F(CodecTraining, FewNumbersComeNearWithFeedback) {
 }
 
 TEST_F(CodecTraining, DeltasOfLocalStepsGoBothWays) {
-  const JobResult whole = trained("", "local_steps 3");
-  expect_near(trained("push: 'topk:0.25:8' pull: 'topk:0.25:8'", "local_steps 3"), whole, 0.3);
-  expect_near(trained("push: 'fp16' pull: 'fp16'", "local_steps 3"), whole, 1e-2);
+  const JobResult whole = trained("", "local_steps local_steps=3");
+  expect_near(trained("push: 'topk:0.25:8' pull: 'topk:0.25:8'", "local_steps local_steps=3"), whole, 0.3);
+  expect_near(trained("push: 'fp16' pull: 'fp16'", "local_steps local_steps=3"), whole, 1e-2);
 }
 
 // The sums and factors that workers send each other are rounded where they are made, so that all

@@ -70,7 +70,7 @@ class ExchangeJob : public testing::Test {
     const JobResult result =
         train(job(2, str("type: 'SGD' base_lr: 0.01 momentum: 0.9 ", one.words)),
               {.workers = 2, .scheme = one.scheme});
-    EXPECT_FALSE(result.ok());
+    EXPECT_FALSE(result.ok()) << one.words;
     EXPECT_NE(std::string::npos, result.why().find(one.says)) << result.why();
   }
   static inline std::string records_;

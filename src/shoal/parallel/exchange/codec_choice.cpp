@@ -50,7 +50,7 @@ std::string why_no_push(const CodecSpec& spec, const table::Scheme& scheme, cons
     return str("scheme '", scheme.name(),
                "' pushes weights, and what is left out of weights is not made good by the next "
                "ones: choose fp16, bf16 or int8");
-  if (spec.feedback && scheme.spec().compensation > 0)
+  if (spec.feedback && (scheme.spec().name == "dc_asgd" || scheme.spec().compensation > 0))
     return "delay compensation takes squares of gradients, which those with what was left out "
            "before are not: choose fp16, bf16 or int8";
   if (spec.momentum == 0) return "";
