@@ -49,9 +49,10 @@ TEST_F(CodecTraining, FewNumbersComeNearWithFeedback) {
 }
 
 TEST_F(CodecTraining, DeltasOfLocalStepsGoBothWays) {
-  const JobResult whole = trained("", "local_steps local_steps=3");
-  expect_near(trained("push: 'topk:0.25:8' pull: 'topk:0.25:8'", "local_steps local_steps=3"), whole, 0.3);
-  expect_near(trained("push: 'fp16' pull: 'fp16'", "local_steps local_steps=3"), whole, 1e-2);
+  const std::string scheme = "local_steps local_steps=3";
+  const JobResult whole = trained("", scheme);
+  expect_near(trained("push: 'topk:0.25:8' pull: 'topk:0.25:8'", scheme), whole, 0.3);
+  expect_near(trained("push: 'fp16' pull: 'fp16'", scheme), whole, 1e-2);
 }
 
 // The sums and factors that workers send each other are rounded where they are made, so that all

@@ -1,5 +1,5 @@
-// Holds what the codecs of a worker's pushes keep of each row. It is saved by params, since the rows
-// of another generation may cut them elsewhere.
+// Holds what the codecs of a worker's pushes keep of each row. It is saved by params: the rows of
+// another generation may cut them elsewhere.
 #pragma once
 
 #include <string>
