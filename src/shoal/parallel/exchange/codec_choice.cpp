@@ -249,6 +249,9 @@ CodecBytes bytes_of(const Net& net, int layer, const LayerCodecs& codecs, std::i
     bytes.numbers += count;
     bytes.push += numbers * bytes_a_number(coded ? codecs.push : CodecSpec(), count);
     bytes.pull += numbers * bytes_a_number(coded ? codecs.pull : CodecSpec(), count);
+    const int copies = codecs.push.momentum > 0 ? 2 : 1;
+    if (coded && codecs.push.feedback) bytes.kept += numbers * copies * sizeof(float);
+    if (codecs.sum.id == table::CodecId::kLowrank) bytes.kept += 2 * numbers * sizeof(float);
   }
   return bytes;
 }
@@ -320,6 +323,9 @@ std::string summary_of(const Net& net, const std::vector<LayerCodecs>& codecs,
     all.numbers += sizes.numbers;
     all.push += sizes.push;
     all.pull += sizes.pull;
+    all.kept += sizes.kept;
+    if (codecs[i].sum.id == table::CodecId::kLowrank)
+      layers[str("summed in ", words_of(codecs[i].sum))].push_back(net.layers()[i]->name());
     if (codecs[i].is_float32()) continue;
     layers[str("pushed in ", words_of(codecs[i].push), " and read in ", words_of(codecs[i].pull))]
         .push_back(net.layers()[i]->name());
@@ -332,7 +338,8 @@ std::string summary_of(const Net& net, const std::vector<LayerCodecs>& codecs,
   out << join(words, "; ") << ". In float32 a push and its answer have " << std::setprecision(4)
       << 2 * plain / 1e6 << " MB, with these " << (all.push + all.pull) / 1e6
       << " MB at most: " << std::setprecision(3) << plain / all.push << " times less up, "
-      << plain / all.pull << " down, " << 2 * plain / (all.push + all.pull) << " both ways";
+      << plain / all.pull << " down, " << 2 * plain / (all.push + all.pull)
+      << " both ways. What pushes leave out takes " << all.kept / 1e6 << " MB in each worker";
   return out.str();
 }
 

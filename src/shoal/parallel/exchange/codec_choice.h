@@ -57,10 +57,10 @@ std::vector<double> measure_codecs();
 
 // Returns the bytes of a number in the codec, in a param of so many numbers.
 double bytes_a_number(const table::CodecSpec& spec, std::int64_t count);
-// The bytes, at most, of a layer's params that learn.
+// The bytes, at most, of a layer's params that learn, and those of what pushes leave out.
 struct CodecBytes {
   std::int64_t numbers = 0;
-  double push = 0, pull = 0;
+  double push = 0, pull = 0, kept = 0;
 };
 CodecBytes bytes_of(const Net& net, int layer, const LayerCodecs& codecs, std::int64_t least);
 // Returns the seconds that a number takes to be encoded and decoded, both ways together, as far as
