@@ -42,6 +42,12 @@ class RowMapOfANet : public testing::Test {
   Net net_;
 };
 
+TEST_F(RowMapOfANet, ParamsThatAreReadOnceHaveFewRows) {
+  const parallel::RowMap map(net_, 2,
+                             {.replicated = std::vector<bool>(net_.layers().size(), true)});
+  EXPECT_LT(map.rows().size(), 30u) << "of 200 000 numbers";
+}
+
 TEST_F(RowMapOfANet, CutsEveryParamOnceAndInOrder) {
   for (const int servers : {1, 3}) {
     const parallel::RowMap map(net_, servers);

@@ -1,5 +1,7 @@
 #include "shoal/parallel/row_map.h"
 
+#include <algorithm>
+
 #include "shoal/base/log.h"
 
 namespace shoal::parallel {
@@ -21,8 +23,9 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
     if (!is_replicated(p))
       total += static_cast<std::size_t>((history ? *history : params[p].blob->data).count());
   const std::size_t allowed = extra.stays ? table::kMaxRowFloats : table::longest_row(total);
-  const auto longest =
-      static_cast<std::uint32_t>(std::min(allowed, std::max<std::size_t>(1, total / extra.pieces)));
+  // Rows that do not learn, of which there may be no others, are as long as allowed.
+  const std::size_t wanted = extra.pieces > 1 && total > 0 ? total / extra.pieces : allowed;
+  const auto longest = static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted, 1, allowed));
   for (const auto& [p, history] : all) {
     const NetParam& param = params[p];
     if (history && param.lr_mult == 0) continue;
