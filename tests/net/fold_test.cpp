@@ -195,10 +195,14 @@ TEST(FoldTest, ATrainingNetIsNotFolded) {
   EXPECT_EQ(forward_only.folded_into("c"), "nsr");
 }
 
-// The memory of a net that learns, and what a caller of backward is told.
+// The memory of a net that learns, and what a caller of backward is told. A square's backward pass
+// needs the numbers of its bottom beside their gradients. A convolution of single places needs no
+// workspace, which may be larger than either.
 TEST(FoldTest, ANetWithoutABackwardPassPlansNoGradients) {
   const std::string text =
-      conv() + "layer { name: 'sum' type: 'Reduction' bottom: 'c' top: 'sum' loss_weight: 1 }\n";
+      conv("num_output: 24 kernel_size: 1") +
+      "layer { name: 'square' type: 'Power' bottom: 'c' top: 's' power_param { power: 2 } }\n"
+      "layer { name: 'sum' type: 'Reduction' bottom: 's' top: 'sum' loss_weight: 1 }\n";
   TestNet both(text, {}), forward_only(text);
   EXPECT_TRUE(both.net.needs_backward(1));
   EXPECT_FALSE(forward_only.net.needs_backward(1));

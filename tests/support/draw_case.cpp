@@ -92,6 +92,7 @@ void draw_next(Random& random, ClusterCase& one) {
   for (Row& row : one.plan.rows.edit())
     row.length = std::max(one.plan.workers, next.plan.workers) + kFractions;
   next.plan.rows = one.plan.rows;
+  next.plan.codecs = one.plan.codecs;
   if (!one.exact && next.exact) next.exact = false;
   draw_stops(random, next);
   draw_clocks(random, next);

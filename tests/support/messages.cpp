@@ -266,14 +266,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{11, 11, first}},
+      {"challenge", Challenge{12, 12, first}},
       // The proofs, and the signature below, were computed by another program.
       {"hello",
-       Hello{11, 11, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("e1a817c8569f63ef21152ea76835f56704d8075175801b70cd2c5d455627d0b4")}},
+       Hello{12, 12, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("a4ceb8a05f69386be230be75038b58998f1ea2660cd76a44da34e6d500332e6d")}},
       {"welcome",
-       Welcome{11, 0, 0x99aabbccddeeff00,
-               digest_of("1faf03fc05da0e8597e4dd64f1e019ddd24e2f9c74dc87f0a6b86ad5269bc0cb")}},
+       Welcome{12, 0, 0x99aabbccddeeff00,
+               digest_of("58162109e4e9a763cad5daec6bb23856603181c939d049c07e41c3e3f2a17a79")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
@@ -316,8 +316,8 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"copied", Copied{7, 45, 3}},
       {"claim", Claim{0, golden_key()->public_key(),
                       digest_of<Signature>(
-                          "fa66ecfbb573175a84418e896bd8f24ef2d83fdabc79c751ac6d469dc2b90c92"
-                          "68856d73233b3c9436c575e01278128e62f7129bb7cc7d450a70bdb740ac0c01")}},
+                          "9a664f4f84d6093bdf8a3262d98aeadb17790e4de0690fa9fedc11b97dbc4e29"
+                          "01afb61e0a888603a29a3dcf54887218a1eb6529d5a227c7c29366c8a785cf05")}},
   };
 }
 

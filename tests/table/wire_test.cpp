@@ -234,12 +234,12 @@ TEST(WireDamage, EachIsNamed) {
              "no numbers, but the weight 1");
   EXPECT_HAS(why_not(with(push, 45, std::string_view("\0\0\0\0", 4))), "the weight 0");
   EXPECT_HAS(why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))), "a weight of nan");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 121, "\x02")), "a bool of 2");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 123, "\x05")),
+  EXPECT_HAS(why_not(with(plan, plan.size() - 157, "\x02")), "a bool of 2");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 159, "\x05")),
              "row 1 is on server 5, but there are 2");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 164, "\x06")), "which 160 bytes cannot hold");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 161, "\x03")), "at most 1048576 are allowed");
-  EXPECT_HAS(why_not(with(plan, plan.size() - 170, "\x01")), "a scheme of 16777221 bytes");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 200, "\x07")), "which 196 bytes cannot hold");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 197, "\x03")), "at most 1048576 are allowed");
+  EXPECT_HAS(why_not(with(plan, plan.size() - 206, "\x01")), "a scheme of 16777221 bytes");
   EXPECT_HAS(why_not(with(hello, 24, "\x63"), Stage::kStranger),
              "a lowest version above its highest");
 }

@@ -60,7 +60,7 @@ std::unique_ptr<Codec> make_codec(const CodecSpec& spec) {
 Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count) {
   if (payload.codec == codec.id()) return codec.decode(payload, count);
   if (payload.codec == CodecId::kFloat32) return float32_codec().decode(payload, count);
-  return broken("is in codec ", name_of(payload.codec), "; the plan says ", name_of(codec.id()));
+  return broken("is in ", name_of(payload.codec), "; the plan says ", name_of(codec.id()));
 }
 
 void round_as(const Codec& codec, std::span<float> numbers) {
