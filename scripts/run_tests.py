@@ -40,7 +40,7 @@ class Queue:
     def take(self):
         """The flags that run the next suites, or None."""
         with self.lock:
-            share = sum(tests for _, tests in self.work) / (3 * self.lanes)
+            share = sum(tests for _, tests in self.work) / (12 * self.lanes)
             names, tests = [], 0
             while self.work and (not names or tests + self.work[0][1] <= share):
                 name, more = self.work.pop(0)
