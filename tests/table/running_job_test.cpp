@@ -41,15 +41,15 @@ TEST(RunningJob, AJobThatIsAboutToBeginIsNone) {
   ASSERT_OK(before);
   EXPECT_TRUE(before.value().empty());
   auto second = std::async(std::launch::async, [&] { return Service::create(job.options[1]); });
-  auto third = std::async(std::launch::async, [&] { return Service::create(job.options[2]); });
   const auto found = find_running_job(job.options[0], others);
   ASSERT_OK(found);
   EXPECT_TRUE(found.value().empty());
   EXPECT_LT(shoal::table::now() - begin, 900ms) << "none of these addresses is waited for";
   auto first = std::async(std::launch::async, [&] { return Service::create(job.options[0]); });
-  // It waits for process 0, or with it for the others.
+  // Process 0 is there or comes, and waits for the third: the job cannot have begun.
   const auto of_first = find_running_job(job.options[2], {address_of(job.options[0])});
   ASSERT_OK(of_first);
+  auto third = std::async(std::launch::async, [&] { return Service::create(job.options[2]); });
   // None ends before the others are there.
   const auto one = first.get(), two = second.get(), three = third.get();
   ASSERT_OK(one);
