@@ -21,12 +21,14 @@ finish() {
 }
 # One test that is a command: step NAME COMMAND...
 step() {
+  local from=$SECONDS
   echo "== $1"
   if "${@:2}"; then
     passed=$((passed + 1))
+    echo "== $1: $((SECONDS - from)) s"
   else
     failed=$((failed + 1))
-    echo "FAILED: $1"
+    echo "FAILED: $1, after $((SECONDS - from)) s"
     return 1
   fi
 }
