@@ -33,9 +33,13 @@ VERSION  := $(shell \
               sed -n 's/.*kVersion = "\(.*\)".*/\1/p' include/shoal/base/version.h 2>/dev/null)
 OPT      ?= -O2 -g1
 # UNITY: lines of source that are compiled together. TEST_OPT: how the tests themselves are
-# compiled, after OPT; the library keeps OPT.
+# compiled, after OPT; the library keeps OPT. COLD_OPT: how the code of COLD is compiled, which
+# decides, waits and reports, and of which a run takes no longer.
 UNITY    ?= 1500
 TEST_OPT ?= -Og
+COLD_OPT ?= $(if $(filter -O2,$(OPT)),-Og -Wno-maybe-uninitialized)
+COLD     := compat net onnx report solver status parallel/exchange parallel/job parallel/launch \
+            parallel/rows parallel/scheme parallel/tuning table/coordinator table/link
 OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
 # Our own CPU kernels are compiled for ARCH. With ARCH as it is here they are compiled once more,
@@ -161,11 +165,16 @@ PY_OF_TOOLS := $(filter-out %/src/python/train.o,$(PY_OBJ))
 PY_NAME  ?= _shoal.so
 PY_PROTOS := $(PROTOS:src/%=$(BUILD)/python/%)
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
-# The headers that most sources read, src/precompiled.h and tests/precompiled.h, are compiled once.
-# A source that reads them is compiled anew when one of them changes. (ccache needs its sloppiness
-# pch_defines,time_macros for them.)
+# The headers that most sources read, the precompiled.h of src, tests and the CPU's kernels, are
+# compiled once. A source that reads them is compiled anew when one of them changes. (ccache needs
+# its sloppiness pch_defines,time_macros for them.)
 $(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src.h.gch
 $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
+KERNELS  := src/shoal/ops/cpu
+KERNEL_OBJ := $(filter-out %/update.o,$(filter $(BUILD)/$(KERNELS)/%,$(LIB_OBJ)))
+V4_KERNEL_OBJ := $(filter $(BUILD)/v4/$(KERNELS)/%,$(V4_OBJ))
+$(KERNEL_OBJ): $(BUILD)/pch/$(KERNELS).h.gch
+$(V4_KERNEL_OBJ): $(BUILD)/v4/pch/$(KERNELS).h.gch
 TABLE_SRC := $(call find_src,src/shoal/base src/shoal/optim src/shoal/table)
 TABLE_LIB := $(TABLE_SRC:%.cpp=$(BUILD)/%.o)
 TABLE_TESTS := wire plan link link_parts link_faults link_encryption link_certificates \
@@ -186,7 +195,7 @@ SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN_$(firstword $(subst 
 
 compile   = $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP
 COMPILED  = $(call find_src,src tools tests)
-USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/pch/$(PRE).h)
+USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/$(PRE).h)
 
 all: $(TOOLS) $(ALIASES)             ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
@@ -331,9 +340,16 @@ $(BUILD)/gen/shoal/status/page.inc: src/shoal/status/page.html
 $(BUILD)/src/shoal/status/page.o: $(BUILD)/gen/shoal/status/page.inc
 $(BUILD)/pch/src.h.gch: private CXXFLAGS += -I.
 $(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
+$(BUILD)/pch/$(KERNELS).h.gch: private CXXFLAGS += -I. $(IN_VECTORS) $(ARCH)
+$(BUILD)/v4/pch/$(KERNELS).h.gch: private CXXFLAGS += -I. $(IN_VECTORS) $(ARCH_V4)
+define compile_header
+@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=)
+@$(compile) -x c++-header $(@:.gch=) -o $@
+endef
 $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
-	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=)
-	@$(compile) -x c++-header $(@:.gch=) -o $@
+	$(compile_header)
+$(BUILD)/v4/pch/%.h.gch: %/precompiled.h $(BUILD)/flags $(BUILD)/v4_flags | $(PB_CC)
+	$(compile_header)
 # Only records are many.
 $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC)
@@ -346,6 +362,8 @@ $(BUILD)/src/shoal/ops/cpu/%.o $(BUILD)/src/shoal/table/update.o \
 $(BUILD)/v4/src/shoal/ops/cpu/%.o: private CXXFLAGS += $(IN_VECTORS) $(ARCH_V4)
 # Updates are alike in vectors and beside them: no cut of a param changes a bit.
 $(updates): private CXXFLAGS += -ffp-contract=off
+$(foreach c,$(COLD),$(BUILD)/unity/src/shoal/$(c)/%.o $(BUILD)/src/shoal/$(c)/%.o): \
+  private CXXFLAGS += $(COLD_OPT)
 # Codecs give the same bytes on every machine.
 $(BUILD)/src/shoal/table/codecs/%.o: private CXXFLAGS += -ffp-contract=off
 $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
@@ -375,17 +393,20 @@ $(addprefix $(BUILD)/unity/,src/shoal/ops/cuda/%.o src/shoal/tensor/cuda/%.o tes
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
 # The sources of a group are not headers.
 $(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage
-$(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = src
-$(BUILD)/unity/tests/%.o: private PRE = tests
+$(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = pch/src
+$(BUILD)/unity/tests/%.o: private PRE = pch/tests
+$(KERNEL_OBJ): private PRE = pch/$(KERNELS)
+$(V4_KERNEL_OBJ): private PRE = v4/pch/$(KERNELS)
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC)
 	@echo '  CXX  $*'; $(compile) $(USE_PRE) -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC)
 	@mkdir -p $(@D); echo '  CXX  $<'; $(compile) $(USE_PRE) -c $< -o $@ $(OWN_COPIES)
-$(BUILD)/v4/%.o: %.cpp $(BUILD)/flags | $(PB_CC)
-	@mkdir -p $(@D); echo '  CXX  v4/$<'; $(compile) -c $< -o $@
+$(BUILD)/v4/%.o: %.cpp $(BUILD)/flags $(BUILD)/v4_flags | $(PB_CC)
+	@mkdir -p $(@D); echo '  CXX  v4/$<'; $(compile) $(USE_PRE) -c $< -o $@
 $(BUILD)/v4/kernels.o: $(V4_OBJ) scripts/join_objects.sh $(BUILD)/v4_list
 	@echo '  JOIN $@'; scripts/join_objects.sh $@ $(V4_LIST) $(V4_OBJ)
+$(BUILD)/src/shoal/ops/cpu_kernels.o: $(BUILD)/v4_flags
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
 $(BUILD)/src/shoal/ops/impls.o $(BUILD)/v4/src/shoal/ops/impls.o: $(BUILD)/dnnl_flags
 $(BUILD)/src/shoal/parallel/sums/mpi_sum.o: $(BUILD)/mpi_flags
@@ -401,7 +422,8 @@ define keep_words
 $(BUILD)/$(1): FORCE
 	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
 endef
-$(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(ARCH_V4) $(OPENCV)))
+$(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
+$(eval $(call keep_words,v4_flags,$(ARCH_V4)))
 $(eval $(call keep_words,v4_list,$(V4_OBJ)))
 $(eval $(call keep_words,dnnl_flags,$(DNNL)))
 $(eval $(call keep_words,prometheus_flags,$(PROMETHEUS)))

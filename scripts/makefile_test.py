@@ -138,6 +138,7 @@ __attribute__((noinline)) inline int level() {
 #endif
 }
 """,
+    'src/shoal/ops/cpu/precompiled.h': '#pragma once\n#include "shoal/base/level.h"\n',
     'src/shoal/ops/cpu/kernel.cpp': '#include "shoal/base/level.h"\nint kernel() { return level(); }\n',
     'src/shoal/ops/impls.cpp': 'int kernel();\nnamespace shoal::ops { int listed_backend() { return kernel(); } }\n',
     'src/shoal/ops/cpu_kernels.cpp': """namespace shoal::ops {
@@ -181,6 +182,9 @@ class Kernels(Tree):
         self.assertEqual(self.says('tools/caffe'), '1 4 4')
         self.make('ARCH_V4=')
         self.assertEqual(self.says('tools/caffe'), '1 3 3')
+        self.assertEqual(sorted(what for how, what in self.make() if how == 'CXX'),
+                         ['src/shoal/ops/cpu_kernels.cpp', 'v4/src/shoal/ops/cpu/kernel.cpp', 'v4/src/shoal/ops/impls.cpp'])
+        self.assertEqual(self.says('tools/caffe'), '1 3 4')
 
     def test_of_the_higher_level_have_nothing_that_runs_before_main(self):
         self.change('src/shoal/ops/cpu/kernel.cpp', 'int kernel()', 'int early();\ninline const int value = early();\nint kernel()')
