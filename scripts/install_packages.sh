@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Shoal is built from and is not there yet. Debian or Ubuntu, as root or with sudo; asks nothing.
-# With --tests also what some tests are skipped without: an ssh server (which Debian then starts), ip, cmake, qemu, which shows programs
+# --least: only what a build that trains needs. Without it also what HDF5 and ONNX files, sums by MPI, /metrics, plots, make check and
+# the tests need.
+# --tests: also what some tests are skipped without: an ssh server (which Debian then starts), ip, cmake, qemu, which shows programs
 # another processor, clang for make tidy, what the Python package is built with, and Chromium, which looks at the status page.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"   # started as sh SCRIPT
 set -euo pipefail
@@ -11,22 +13,27 @@ packages=(
   liblmdb-dev libleveldb-dev libopenblas-dev
   libdnnl-dev         # oneDNN: convolutions on the CPU
   libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
+  libboost-dev        # Asio, headers alone
+  libssl-dev          # OpenSSL: digests, proofs, encrypted connections
+  nlohmann-json3-dev
+  ca-certificates
+)
+more=(
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
   libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests
   libhdf5-dev         # HDF5 files
   libonnx-dev         # the schema of ONNX files
   prometheus-cpp-dev  # /metrics of the status page
-  libboost-dev        # Asio, headers alone
-  libssl-dev          # OpenSSL: digests, proofs, encrypted connections
-  libgtest-dev nlohmann-json3-dev
-  clang-format-14   # make check
-  python3-matplotlib   # for the pictures of scripts/plot.py; belongs to /usr/bin/python3
-  ca-certificates curl git
+  libgtest-dev
+  clang-format-14     # make check
+  python3-matplotlib  # for the pictures of scripts/plot.py; belongs to /usr/bin/python3
+  curl git
 )
 case "$*" in
-  '') ;;
-  --tests) packages+=(openssh-server openssh-client iproute2 qemu-user cmake clang-tidy-19 python3-dev python3-venv chromium) ;;
-  *) echo "install_packages.sh takes --tests or nothing, and was given: $*" >&2; exit 2 ;;
+  --least) ;;
+  '') packages+=("${more[@]}") ;;
+  --tests) packages+=("${more[@]}" openssh-server openssh-client iproute2 qemu-user cmake clang-tidy-19 python3-dev python3-venv chromium) ;;
+  *) echo "install_packages.sh takes --least, --tests or nothing, and was given: $*" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
