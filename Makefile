@@ -202,8 +202,8 @@ test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
 test_ecosystem: all $(BUILD)/tests/all   ## what other programs make of our files, in an environment of PyPI's packages
 	scripts/ecosystem_test.py $(BUILD) $(ECOSYSTEM_ARGS)
-soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, and more losses
-	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
+soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, and more losses; all orders of factors
+	$(BUILD)/tests/all --gtest_filter='Faults.*:FactorOrders.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## the style: layers, sizes, format, forbidden words
 	python3 scripts/check_style.py
 docs: all $(BUILD)/tests/all         ## the pages and tables of docs/ that the code makes

@@ -1,10 +1,11 @@
-// Tests every order in which three workers can take their steps under factors, against a
-// recomputation without messages: the same params at every clock, and no worker waits for more than
-// its scheme requires.
+// Tests the orders in which three workers can take their steps under factors, of small jobs every
+// one and of larger jobs every third or seventh, against a recomputation without messages: the same
+// params at every clock, and no worker waits for more than its scheme requires.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "shoal/net/net.h"
@@ -189,8 +190,9 @@ struct Orders {
   Clock clocks = 0;
   Delivery delivery = Delivery::kAtOnce;
   bool beside = false;  // after each action all workers begin what their work threads can do
+  int every = 1;        // one of so many orders is tried
   std::vector<Weight> expected{};
-  int tried = 0;
+  int found = 0;
 
   void try_all() {
     expected = recompute(staleness, clocks + staleness + 1);
@@ -221,10 +223,9 @@ struct Orders {
       --done[static_cast<std::size_t>(worker)];
       order.pop_back();
     }
-    if (is_over && !testing::Test::HasFailure()) try_one(order);
+    if (is_over && !testing::Test::HasFailure() && found++ % every == 0) try_one(order);
   }
   void try_one(const std::vector<int>& order) {
-    ++tried;
     Rows rows(delivery);
     std::vector<std::unique_ptr<Worker>> workers;
     for (int number = 0; number < kWorkers; ++number)
@@ -267,20 +268,22 @@ struct Case {
   Delivery delivery;
   bool beside;
   int least;  // orders
+  int every;  // as Orders has it; with --seeds=N all are tried
 };
 
 // With four clocks a bound of two keeps the first worker from its last step.
 TEST(FactorOrders, AllLeadToTheParamsOfTheRecomputation) {
-  for (const Case& one :
-       {Case{0, 1, 4, Delivery::kAtOnce, true, 1296}, Case{1, 1, 4, Delivery::kAtOnce, true, 5000},
-        Case{2, 1, 4, Delivery::kAtOnce, false, 15000},
-        Case{0, 1, 4, Delivery::kWhenAwaited, false, 1296},
-        Case{1, 1, 4, Delivery::kWhenAwaited, false, 5000},
-        Case{0, 2, 2, Delivery::kAtOnce, true, 5000},
-        Case{1, 2, 2, Delivery::kAtOnce, false, 30000}}) {
+  for (const Case& one : {Case{0, 1, 4, Delivery::kAtOnce, true, 1296, 1},
+                          Case{1, 1, 4, Delivery::kAtOnce, true, 5000, 3},
+                          Case{2, 1, 4, Delivery::kAtOnce, false, 15000, 7},
+                          Case{0, 1, 4, Delivery::kWhenAwaited, false, 1296, 1},
+                          Case{1, 1, 4, Delivery::kWhenAwaited, false, 5000, 3},
+                          Case{0, 2, 2, Delivery::kAtOnce, true, 5000, 3},
+                          Case{1, 2, 2, Delivery::kAtOnce, false, 30000, 7}}) {
     Orders orders{one.staleness, one.actions_of_step, one.clocks, one.delivery, one.beside};
+    if (std::getenv("SHOAL_TEST_SEEDS") == nullptr) orders.every = one.every;
     orders.try_all();
-    EXPECT_GE(orders.tried, one.least) << one.staleness << ' ' << one.actions_of_step;
+    EXPECT_GE(orders.found, one.least) << one.staleness << ' ' << one.actions_of_step;
   }
 }
 
