@@ -138,7 +138,7 @@ ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu_kernels.cpp src/shoal/ops/im
             src/shoal/data/transform.cpp src/shoal/data/image.cpp src/shoal/data/image_changes.cpp \
             src/shoal/status/server.cpp src/shoal/status/prometheus.cpp src/shoal/status/page.cpp \
             tests/net/opencv_test.cpp tools/common/%_flags.cpp tools/common/python_layers.cpp \
-            src/python/train.cpp
+            tools/common/onnx_%.cpp tools/common/drawn_%.cpp src/python/train.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) \
             $(patsubst %.cpp,%.o,$(shell \
               scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
@@ -151,6 +151,11 @@ V4_SRC   := $(filter-out $(ONE_LEVEL),$(wildcard src/shoal/ops/impls.cpp src/sho
 V4_OBJ   := $(if $(ARCH_V4),$(V4_SRC:%.cpp=$(BUILD)/v4/%.o))
 LIB_OBJ  += $(if $(V4_OBJ),$(BUILD)/v4/kernels.o)
 V4_LIST  := --only _ZN5shoal3ops14listed_backendEv _ZN5shoal3ops17listed_backend_v4Ev
+# Most tools are linked without the parts of the library that one tool needs: who wants train alone
+# need not compile these.
+OWN_OF_TOOLS := %/onnx.pb.o $(foreach part,onnx simulate,\
+              $(BUILD)/unity/src/shoal/$(part)/%.o $(BUILD)/src/shoal/$(part)/%.o)
+WHOLE_TOOLS := $(addprefix $(BUILD)/tools/,export_onnx simulate)
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 # Poseidon's name of caffe, and Caffe's names of upgrade_proto for one kind of file.
@@ -298,9 +303,12 @@ FIRST ?= 1
 TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Factor*:*Prefetch*:*Source*-*ASignalInTheMiddle*
 
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
+$(BUILD)/most.a: $(filter-out $(OWN_OF_TOOLS),$(LIB_OBJ)) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 # An archive, so that a tool has those flags alone whose file it needs.
 $(BUILD)/tools/common.a: $(TOOL_LIB) $(if $(filter 1,$(PYTHON)),$(PY_OF_TOOLS)) ; @mkdir -p $(@D); echo '  AR   $@'; rm -f $@; ar rcs $@ $^
-$(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a
+$(filter-out $(WHOLE_TOOLS),$(TOOLS)): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/most.a
+	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+$(filter $(WHOLE_TOOLS),$(TOOLS)): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a
 	@echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe
 	ln -sf caffe $@
@@ -422,7 +430,8 @@ define keep_words
 $(BUILD)/$(1): FORCE
 	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
 endef
-$(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
+$(eval $(call keep_words,flags,\
+  $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(COLD_OPT) $(TEST_OPT) $(ARCH) $(OPENCV)))
 $(eval $(call keep_words,v4_flags,$(ARCH_V4)))
 $(eval $(call keep_words,v4_list,$(V4_OBJ)))
 $(eval $(call keep_words,dnnl_flags,$(DNNL)))
