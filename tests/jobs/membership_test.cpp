@@ -43,7 +43,7 @@ TEST_F(ProcessMembership, WithEachMechanism) {
       "scheme { type: 'bsp' }",
       "scheme { type: 'bsp' } exchange { way: TREE layer { type: 'InnerProduct' way: FACTORS } }",
       "scheme { type: 'grouped' groups: '0,2|1' }",
-      "scheme { type: 'async' share_iterations: true }",
+      "scheme { type: 'async' share_iterations: true } codec { push: 'topk:0.1' min_count: 1 }",
       "scheme { type: 'esync' epsilon: 0.001 max_steps: 3 }",
       "scheme { type: 'elastic' local_steps: 3 }",
   };

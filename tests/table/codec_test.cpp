@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "shoal/table/codecs/kinds.h"
 #include "shoal/table/error_feedback.h"
 #include "support/client_rig.h"
 #include "support/expect.h"
@@ -256,6 +257,56 @@ TEST(Codec, WhatIsNotFiniteIsSentAsItIs) {
   EXPECT_EQ(push.payload.codec, CodecId::kFloat32);
   EXPECT_EQ(push.payload.bytes.data(), std::as_bytes(std::span(gradient)).data());
   EXPECT_EQ(state, std::vector<float>(3, 0));
+}
+
+// A push of the whole is float32 and holds the numbers, the momentum and what was left out before,
+// at the rate of now: nothing is missing from the sum of the pushes then. Sent again it has the
+// same bytes, though the worker went on.
+TEST(Codec, APushOfTheWholeHoldsAllThatWasLeftOut) {
+  constexpr std::size_t kLength = 40;
+  for (const float momentum : {0.f, 0.5f}) {
+    SCOPED_TRACE(momentum);
+    Plan plan = plan_of("bsp", 1, {kLength});
+    plan.codecs = {
+        {.id = topk_id, .amount = 0.1f, .bits = 32, .feedback = true, .momentum = momentum}};
+    plan.rows.edit()[0].push_codec = 1;
+    std::vector<float> state((momentum > 0 ? 2 : 1) * kLength + 1), gradient(kLength);
+    const auto states = [&](RowId, std::size_t) { return CodecState(state); };
+    ClientRig worker(plan, {.states = states});
+    std::vector<double> sums(kLength), sent(kLength);
+    for (Clock clock = 0; clock < 7; ++clock) {
+      const float rate = 1 / static_cast<float>(1 + clock);
+      const bool whole = clock >= 5;
+      const std::vector<float> before = state;
+      for (std::size_t i = 0; i < kLength; ++i)
+        gradient[i] = static_cast<float>(i * (i + 3) % 17) - 8 + static_cast<float>(clock);
+      const std::vector<float> made = gradient;
+      worker.client->push({.row = 0,
+                           .clock = clock,
+                           .rate = rate,
+                           .payload = as_payload({gradient}),
+                           .whole = whole,
+                           .clear_after = gradient},
+                          {});
+      EXPECT_EQ(gradient, std::vector<float>(kLength)) << "they may be cleared at once";
+      const Push push = worker.next();
+      EXPECT_EQ(push.payload.codec, whole ? CodecId::kFloat32 : topk_id);
+      const auto codec = make_codec(plan.codecs[0]);
+      const Values values = or_throw(decode_with(*codec, push.payload, kLength));
+      for (std::size_t i = 0; i < kLength; ++i) {
+        sums[i] += double{rate} * made[i];
+        sent[i] += double{rate} * values.data[i];
+        if (!whole) continue;
+        const float velocity = momentum > 0 ? momentum * before[1 + kLength + i] : 0;
+        EXPECT_FLOAT_EQ(values.data[i], velocity + made[i] + before[0] / rate * before[1 + i]);
+        EXPECT_EQ(state[1 + i], 0);
+      }
+      worker.need(0, clock);
+      EXPECT_TRUE(std::ranges::equal(worker.next().payload.bytes, push.payload.bytes));
+      ASSERT_TRUE(worker.row(0, clock + 1, 0, clock + 1).value());
+    }
+    for (std::size_t i = 0; i < kLength && momentum == 0; ++i) EXPECT_NEAR(sent[i], sums[i], 1e-5);
+  }
 }
 
 TEST(Codec, APlanWithAnUnknownCodecIsRefused) {

@@ -60,6 +60,7 @@ class Exchange : public Checkpointed, public Recoverable {
   virtual void take(const RunState&, const std::string& /*file*/) {}
 
   // These are as in Updater.
+  virtual bool send_left_out() { return false; }
   virtual std::int64_t bytes_together() const { return kFewBytes; }
   virtual bool is_quiet() const { return false; }
   virtual bool queues_updates() const { return false; }

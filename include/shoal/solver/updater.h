@@ -147,6 +147,10 @@ class Updater {
   // Returns whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;
   virtual Status settle(Settle how) = 0;
+  // Called between two iterations by a member that is to leave. Sends along with the pushes from
+  // here on what codecs have left out of its pushes so far, and has them leave nothing out. Returns
+  // false if they do so already, or leave nothing out anyhow.
+  virtual bool send_left_out() { return false; }
   virtual Checkpointed& state() = 0;
   // Returns the calls that follow an interruption; null: there is none.
   virtual Recoverable* recoverable() { return nullptr; }
@@ -188,6 +192,7 @@ class ForwardingUpdater : public Updater {
   Result<StepOutcome> end_step(StepEnd how) override { return inner_->end_step(how); }
   Result<bool> another_step() override { return inner_->another_step(); }
   Status settle(Settle how) override { return inner_->settle(how); }
+  bool send_left_out() override { return inner_->send_left_out(); }
   Checkpointed& state() override { return inner_->state(); }
   Recoverable* recoverable() override { return inner_->recoverable(); }
   void put(RunState& run) override { inner_->put(run); }

@@ -125,6 +125,9 @@ struct Push {
   float rate = 0;     // the solver's rate in that iteration
   Payload payload{};  // empty if weight is 0
   Generation generation = 0;
+  // For the worker's client, not on the wire: what its codec has left out so far goes along, in
+  // float32.
+  bool whole = false;
   // For a server in the worker's process, not on the wire:
   bool finite = false;  // the worker has checked that there is no NaN and no infinity
   // A gradient's numbers, if they are to be set to zero once they were merged or dropped.

@@ -10,10 +10,19 @@ Status Boundary::enter() {
   return pass();
 }
 
+// Returns the wish of this member. One that is to leave trains one more iteration first if its
+// codecs have left something out, and is asked again behind it.
+Action Boundary::asked() {
+  const Action wish = core_.asked();
+  if (wish != Action::kLeave) return wish;
+  if (updater_.send_left_out()) sends_left_out_ = progress_.iteration;
+  return sends_left_out_ == progress_.iteration ? Action::kNone : wish;
+}
+
 Status Boundary::pass() {
   agreed_at_ = progress_.iteration;
   if (core_.apart()) return stop_for_others();
-  const Result<Action> action = team_.agree(progress_.iteration, core_.asked());
+  const Result<Action> action = team_.agree(progress_.iteration, asked());
   TRY(action);
   const bool due =
       progress_.falls_on(param_.snapshot()) && progress_.iteration > progress_.started_iteration;
@@ -28,7 +37,7 @@ Status Boundary::pass() {
 Status Boundary::stop_for_others() {
   const bool due = team_.chief() && progress_.falls_on(param_.snapshot()) &&
                    progress_.iteration > progress_.started_iteration && !snapshots_.is_written();
-  Action mine = core_.asked();
+  Action mine = asked();
   if (mine == Action::kNone && due) mine = Action::kSnapshot;
   for (;; mine = Action::kNone) {
     if (mine == Action::kLeave) {

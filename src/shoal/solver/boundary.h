@@ -40,12 +40,16 @@ class Boundary : SolverPart {
   }
 
  private:
+  Action asked();
   Status stop_for_others();
   Result<bool> leave();
 
   Snapshots& snapshots_;
   // The iteration before which the team last agreed on an action.
   std::optional<std::int64_t> agreed_at_;
+  // The iteration whose pushes send along what codecs have left out: the last before this member
+  // leaves.
+  std::optional<std::int64_t> sends_left_out_;
   std::optional<Ending> ending_;
   std::optional<Action> agreed_end_;  // known, and perhaps not done yet
 };

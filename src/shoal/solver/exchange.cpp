@@ -104,6 +104,10 @@ class ExchangeUpdater final : public Updater, public Checkpointed, public Recove
     if (is_recovered_) return {};
     return each([&](Exchange& exchange) { return exchange.settle(how); });
   }
+  bool send_left_out() override {
+    return std::ranges::count_if(exchanges_, [](const auto& one) { return one->send_left_out(); }) >
+           0;
+  }
   Checkpointed& state() override { return *this; }
   Recoverable* recoverable() override { return this; }
   float mean_loss(float own) override { return own; }

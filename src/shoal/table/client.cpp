@@ -124,7 +124,8 @@ void Client::encode(Push& push) {
                               {.state = state,
                                .clock = push.clock,
                                .rate = push.kind == ContributionKind::kGradient ? push.rate : 0,
-                               .seed = seed_of(options_.worker, push.row, push.clock)});
+                               .seed = seed_of(options_.worker, push.row, push.clock),
+                               .whole = push.whole});
   std::ranges::fill(push.clear_after, 0.0f);
   push.clear_after = {};
 }

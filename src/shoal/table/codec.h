@@ -18,6 +18,8 @@ struct Encoding {
   // The learning rate by which the receiver multiplies the numbers; 0: they are changes of weights.
   float rate = 0;
   std::uint64_t seed = 0;  // of random numbers; another for each row and clock
+  // A codec with error feedback leaves nothing out: the payload is float32.
+  bool whole = false;
 };
 
 // Encodes and decodes rows. A codec keeps nothing between calls, and may be called by several

@@ -27,6 +27,7 @@ class ErrorFeedback final : public Codec {
     rate = how.rate;
     const CodecState velocity = momentum_ > 0 ? how.state.subspan(1 + n, n) : CodecState();
     add(numbers.data, velocity, scale, left);
+    if (how.whole) return whole(left, velocity);
     Encoding inner = how;
     inner.state = how.state.subspan(own_length(n));
     // The codec reads the sum where the rest will be.
@@ -54,6 +55,12 @@ class ErrorFeedback final : public Codec {
       velocity[i] = momentum_ * velocity[i] + numbers[i];
       left[i] = velocity[i] + scale * left[i];
     }
+  }
+  static Payload whole(CodecState left, CodecState velocity) {
+    const auto [copy, values] = new_values(left.size());
+    std::ranges::copy(left, copy.begin());
+    subtract(copy, left, velocity);
+    return as_payload(values);
   }
   static void subtract(std::span<const float> sent, CodecState left, CodecState velocity) {
     for (std::size_t i = 0; i < left.size(); ++i) left[i] -= sent[i];

@@ -5,6 +5,8 @@
 //   v  = u + (rate before / rate) * e     e: what was left out so far, in units of the numbers
 //   c  = encode(v), e = v - decode(c)     c is sent
 //   u  = 0 where decode(c) is not 0
+//
+// An encoding of the whole sends v itself, and e = 0.
 #pragma once
 
 #include <memory>

@@ -128,6 +128,7 @@ class LocalStepsExchange final : public Exchange {
     TRY(deltas_.apply_all());
     return how == Settle::kTeams ? refresh() : Status();
   }
+  bool send_left_out() override { return side_->send_left_out(); }
   std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }
 
   // Between two exchanges the version is that of the numbers with which the last task began.
@@ -311,13 +312,11 @@ class LocalStepsExchange final : public Exchange {
            .weight = weight,
            .rate = side_->rate(),
            .payload = table::as_payload(
-               {weight == 0 ? std::span<const float>() : std::span<const float>(sent_[row])})});
+               {weight == 0 ? std::span<const float>() : std::span<const float>(sent_[row])}),
+           .whole = side_->whole()});
     }
     if (pushes.empty()) return;
-    if (is_pulled_)
-      side_->table.push(pushes);
-    else
-      side_->push(pushes);
+    is_pulled_ ? side_->table.push(pushes) : side_->push(pushes);
   }
 
   // Writes a row's push into sent_. Where the answer says what changes, the row has its numbers of

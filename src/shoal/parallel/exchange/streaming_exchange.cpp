@@ -103,6 +103,7 @@ class StreamingExchange final : public Exchange {
     TRY(take_due(side_->learning()));
     return how == Settle::kTeams ? show_teams() : Status();
   }
+  bool send_left_out() override { return side_->send_left_out(); }
   std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }
 
   std::vector<StateRow> rows() override { return side_->state_rows(); }
@@ -255,7 +256,8 @@ class StreamingExchange final : public Exchange {
                         .weight = weight,
                         .rate = task_.global_rate,
                         .payload = table::as_payload(
-                            {weight == 0 ? std::span<const float>() : std::span(sent_[row])})});
+                            {weight == 0 ? std::span<const float>() : std::span(sent_[row])}),
+                        .whole = side_->whole()});
     }
     clock_.send(fragment);
     sent_at_[fragment] = side_->table.now();

@@ -94,6 +94,7 @@ class TableExchange final : public Exchange {
     TRY(side_->receive(side_->all()));
     return how == Settle::kTeams && !side_->lockstep ? side_->read(side_->next()) : Status();
   }
+  bool send_left_out() override { return side_->send_left_out(); }
   std::optional<double> seconds_waited() const override { return side_->waits.seconds(); }
 
   std::vector<StateRow> rows() override {
@@ -215,6 +216,7 @@ class TableExchange final : public Exchange {
                          .weight = side_->options.weight,
                          .rate = side_->rate(),
                          .payload = table::as_payload({gradient}),
+                         .whole = side_->whole(),
                          .finite = finite_,
                          .clear_after = clears_ ? gradient : std::span<float>()});
     }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shoal/parallel/exchange/codec_choice.h"
@@ -89,6 +90,9 @@ class TableSide {
   void take_own_state(const OwnState* own);
   std::string own_bytes() const;
   Status take_own_bytes(std::string_view bytes);
+  // As Exchange::send_left_out. Pushes are to be whole() then.
+  bool send_left_out() { return states_->any() && !std::exchange(whole_, true); }
+  bool whole() const { return whole_; }
   std::span<const table::RowId> all() const { return all_; }
   std::span<const table::RowId> learning() const { return learning_; }
   // Makes the rows and asks for the first numbers, when it is first called.
@@ -138,6 +142,7 @@ class TableSide {
   std::optional<ParamStaging> staging_;
   RowCodecs codecs_;
   std::optional<PushStates> states_;
+  bool whole_ = false;
   std::vector<std::vector<float>> left_out_;  // by row: of answers; empty: not known, or zeros
   std::vector<table::RowId> all_, learning_;
   struct Messages {
