@@ -45,6 +45,7 @@ TEST_P(ProcessLost, TheOthersGoOn) {
 INSTANTIATE_TEST_SUITE_P(
     Schemes, ProcessLost,
     testing::Values(Loss{"bsp", "bbb", 2, "type: 'bsp'", 2},
+                    Loss{"halves", "bbb", 1, "type: 'bsp' } codec { push: 'fp16' min_count: 1", 2},
                     Loss{"ssp", "bbb", 1, "type: 'ssp' staleness: 2", 2},
                     Loss{"async_worker", "bbw", 2, "type: 'async'", 2},
                     Loss{"async_server", "bws", 2, "type: 'async'", 2},

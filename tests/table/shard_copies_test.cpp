@@ -4,6 +4,7 @@
 
 #include "shoal/table/client.h"
 #include "support/expect.h"
+#include "support/shard_pair.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::shard_copies_test {
@@ -11,60 +12,7 @@ namespace {
 
 using test::plan_of;
 using test::push_of;
-
-// Two servers with a row each, and the copy of the other's.
-struct Pair {
-  explicit Pair(Plan one) : plan(std::move(one)) {
-    plan.servers = plan.copies = 2;
-    for (int server = 0; server < 2; ++server) {
-      shards.push_back(std::make_unique<Shard>(server));
-      give(server, 0, PlanMessage{plan});
-      for (RowId row = 0; row < plan.rows.size(); ++row) {
-        const std::vector<float> numbers(plan.rows[row].length, 0.5f);
-        give(server, 0, Init{row, Part::kWeights, as_payload({numbers, nullptr})});
-      }
-      EXPECT_TRUE(shards.back()->ready());
-    }
-    answers.clear();
-  }
-  void give(int server, int worker, const Message& message) {
-    const Status status = shards[server]->handle(worker, message, out);
-    EXPECT_TRUE(status.ok()) << status.error().message;
-    take(server);
-  }
-  void take(int) {
-    for (Outgoing& one : std::exchange(out, {})) {
-      if (is_to_server(one.to))
-        between.emplace_back(server_of(one.to), std::move(one.message));
-      else
-        answers.push_back(std::move(one));
-    }
-  }
-  // Delivers what the servers have said to each other.
-  void deliver(std::size_t most = ~std::size_t{0}) {
-    for (; !between.empty() && most > 0; --most) {
-      auto [server, message] = std::move(between.front());
-      between.erase(between.begin());
-      const Status status = shards[server]->hear_server(message, out);
-      EXPECT_TRUE(status.ok()) << status.error().message;
-      take(server);
-    }
-  }
-  // Says that worker and server `lost` are gone.
-  void lose(int server, int worker) {
-    shards[1 - server]->lose_server(server, out);
-    shards[1 - server]->leave(worker, out);
-    take(1 - server);
-  }
-  float first_of(int server, RowId row) const {
-    return shards[server]->look(row)->payload.floats()[0];
-  }
-
-  Plan plan;
-  std::vector<std::unique_ptr<Shard>> shards;
-  std::vector<std::pair<int, Message>> between;
-  Outbox out, answers;
-};
+using Pair = test::ShardPair;
 
 Plan two_rows(const char* scheme, std::uint16_t workers) {
   Plan plan = plan_of(scheme, workers, {4, 4});

@@ -30,6 +30,7 @@ struct Contribution {
   // The fields of its Push. Schemes do not read these.
   float rate = 0;
   Values values{};
+  bool whole = false;  // it came in float32
   std::span<float> clear_after{};
   // Its worker has waited for as long as it grants to others. Kept where SchemeTraits::hurries.
   bool is_overdue = false;

@@ -65,6 +65,7 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
                    .weight = push.weight,
                    .rate = push.rate,
                    .values = std::move(values),
+                   .whole = push.payload.codec == CodecId::kFloat32,
                    .clear_after = push.clear_after});
   if (answers_changes_) {
     bases_.resize(workers_.size(), -1);
@@ -212,7 +213,8 @@ void ShardRow::encode_change(std::span<const float> before) {
 // ---- copies ----
 
 // Returns the update of a merge. Its numbers are those of a single push, if they may be shared, or
-// the sum.
+// the sum. One that holds a push of the whole is whole too: the pusher leaves, and then this row's
+// codec.
 Update ShardRow::update_of(const Merge& merge) {
   Update update{.row = id, .generation = plan_.generation};
   for (const auto* pushes : {&merge.take, &merge.drop})
@@ -238,10 +240,13 @@ Update ShardRow::update_of(const Merge& merge) {
     if (term.clear_after) std::fill_n(term.clear_after, row.length, 0.0f);
   if (merges_.id() != CodecId::kFloat32) {
     const Payload whole = std::move(update.payload);
-    update.payload = merges_.encode({.data = whole.floats()},
-                                    {.state = copy_state_,
-                                     .rate = update.apply == Apply::kRule ? update.rate : 0,
-                                     .seed = seed()});
+    update.payload = merges_.encode(
+        {.data = whole.floats()}, {.state = copy_state_,
+                                   .rate = update.apply == Apply::kRule ? update.rate : 0,
+                                   .seed = seed(),
+                                   .whole = std::ranges::any_of(merge.take, [this](std::size_t i) {
+                                     return held_[i].whole;
+                                   })});
   }
   return update;
 }
