@@ -73,6 +73,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Loss{"only_both", "wbw", 1, "type: 'ssp' staleness: 1", 2}),
     [](const auto& info) { return info.param.name; });
 
+// The process is a worker, and a server whose rows have copies.
+TEST_F(ProcessLosses, WhatItsCodecsHadLeftOutIsNamed) {
+  const std::string path = solver(
+      "topk",
+      str("scheme { type: 'bsp' } copies: 2 codec { push: 'topk:0.1' min_count: 1 }", kTable));
+  JobProcesses job(job_folder("topk"), "bbb");
+  job.flags.push_back("--emulate_step_ms=4");
+  job.start_all(path);
+  ASSERT_TRUE(job.says(0, "Iteration 5 (")) << job.wait(0).ran.err;
+  job.signal(1, SIGKILL);
+  ASSERT_TRUE(job.says(0, "What codecs had left out of the pushes of rank 1 (host "))
+      << job.wait(0).ran.err;
+  ASSERT_TRUE(job.says(0, "continuing with 2 workers (was 3)"));
+  end(job, 1);
+}
+
 // Workers that exchange gradients among themselves wait for the lost one in the middle of an
 // iteration.
 struct SumLoss {

@@ -331,6 +331,12 @@ Result<std::vector<RowId>> Client::lose_server(int server, const std::function<i
   return arrived;
 }
 
+std::size_t Client::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& [row, state] : states_) bytes += state.size_bytes();
+  return bytes;
+}
+
 std::optional<Client::Overdue> Client::overdue() const {
   const auto since = [](const Wait& wait) { return wait.waiting ? wait.since : Instant::max(); };
   const auto wait = std::ranges::min_element(waits_, {}, since);

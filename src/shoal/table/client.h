@@ -88,6 +88,9 @@ class Client {
   }
   bool is_written(RowId row) const { return rows_[row].writer != kEveryWorker; }
 
+  // Returns the bytes that codecs of this worker's pushes keep between them.
+  std::size_t state_bytes() const;
+
   // Returns the staleness of this client's pushes. Shards count reads.
   const StalenessCounts& staleness() const { return staleness_; }
 

@@ -185,6 +185,9 @@ void TableOverTcp::lose(Rank rank) {
   }
   strand_.post([this, rank] {
     peers_[rank].close(true);
+    if (client_ && client_->state_bytes() > 0 && std::ranges::binary_search(plan_.ranks, rank))
+      LOG(WARNING) << "What codecs had left out of the pushes of " << process_.name_of(rank)
+                   << " is lost with it: up to " << 1e-6 * client_->state_bytes() << " MB";
     if (number_of(rank) < static_cast<int>(servers_.size())) fail_over(number_of(rank));
   });
 }
