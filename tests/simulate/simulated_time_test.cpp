@@ -99,6 +99,28 @@ TEST(Simulation, WithoutNumbersFactorsAreAsManyBytes) {
 // Two workers compute equally fast, one of them behind a slow link: the other has time for more
 // steps, while that hands in. A round is a little longer, since the slow link goes one way after
 // the other then.
+TEST(Simulation, WithoutNumbersCodecsMakeAsFewBytes) {
+  const auto bytes = [&](const char* codec, bool dry) {
+    const auto sent = [&](int iterations) {
+      const SolverParameter param = with(
+          digits_solver("sim_dry_codecs", str("max_iter: ", iterations, " codec { ", codec, " }")),
+          "type: 'bsp'");
+      const auto cluster = simulate::parse_cluster(
+          "worker { count: 2 } server { count: 2 } card { bandwidth: 3e5 }", "cluster");
+      return or_throw(simulate::simulate(param, cluster, {.dry = dry})).points.back().bytes;
+    };
+    return static_cast<double>(sent(30) - sent(10)) / 20;
+  };
+  const double whole = bytes("", true);
+  for (const char* codec :
+       {"push: 'fp16' pull: 'bf16'", "push: 'int8:feedback' pull: 'int8:feedback'",
+        "push: 'topk:0.05:8' pull: 'topk:0.05:8'"}) {
+    const double dry = bytes(codec, true);
+    EXPECT_NEAR(bytes(codec, false), dry, 0.01 * dry) << codec;
+    EXPECT_LT(dry, 0.6 * whole) << codec;
+  }
+}
+
 TEST(Simulation, EsyncCountsWhatAnExchangeTakes) {
   const std::string cluster =
       "worker { compute { ms: 10 } card { bandwidth: 2e5 } } worker { compute { ms: 10 } card { "

@@ -25,7 +25,7 @@ class Shard {
 
   // Makes the shard count merges and leave numbers alone, for simulations of times. To be called
   // before the plan comes.
-  void count_only() { keeps_.counts_only = std::make_unique_for_overwrite<float[]>(kMaxRowFloats); }
+  void count_only() { keeps_.counts_only = std::make_unique<float[]>(kMaxRowFloats); }
   // Updates long rows with `parallel_for` from now on; if it is empty, on the calling thread.
   void share_out(ParallelFor parallel_for) { keeps_.parallel_for = std::move(parallel_for); }
   // Handles a worker's message (or the coordinator's NormTotal) and appends the messages to send.

@@ -198,6 +198,16 @@ void ShardRow::change(const Arithmetic& how, double gradient_scale, Spares& spar
   if (answers_changes_) encode_change(before);
 }
 
+void ShardRow::count(const Merge& merge) {
+  if (!merge.take.empty()) {
+    ++version_;
+    if (answers_changes_ && encoded_.bytes.empty())
+      encoded_ = answers_.encode({.data = parts_[0]->numbers()}, {.state = answer_state_});
+    if (answers_changes_) encoded_version_ = version_;
+  }
+  throw_away(merge);
+}
+
 // Encodes what the weights changed by, and changes them by what the payload says instead, so that
 // this server and all readers have the same weights. Their difference is in the codec's state.
 void ShardRow::encode_change(std::span<const float> before) {

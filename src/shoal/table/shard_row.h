@@ -65,11 +65,8 @@ class ShardRow {
   // The updates that the second copy does not have yet.
   Uncopied uncopied;
 
-  // Counts the merge without the numbers.
-  void count(const Merge& merge) {
-    version_ += !merge.take.empty();
-    throw_away(merge);
-  }
+  // Counts the merge without the numbers. Answers are as long as if they had changed.
+  void count(const Merge& merge);
 
   // ---- reads ----
   // The worker waits to read at `clock`; false if it does so already, or for a later one.
