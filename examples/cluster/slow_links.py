@@ -1,7 +1,8 @@
-"""Trains LeNet once with each codec over slow links, and compares. Started by slow_links.sh, which says what the settings are."""
+"""Trains a net once with each codec over slow links, and compares. Started by slow_links.sh, which says what the settings are."""
 import argparse
 import json
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -29,14 +30,15 @@ class Run:
                 ['scripts/launch.py', f'--local={settings.processes}', f'--log_dir={settings.out}/logs', '--', f'{settings.tools}/train',
                  f'--solver={settings.solver}', '--threads=1', f'--throttle={settings.mbit * 125000}', '--local_transport=TCP',
                  f'--exchange={exchange}', f'--metrics={metrics}', f'--maxIter={settings.iterations}',
-                 *self.data(settings), *flags],
+                 *self.data(settings), *shlex.split(settings.flags), *flags],
                 stdout=log, stderr=subprocess.STDOUT, check=False).returncode
         if code != 0:
             raise SystemExit(self.log.read_text()[-2000:] + f'FAILED: the log is {self.log}')
         lines = [json.loads(line) for line in (metrics / 'metrics.0.jsonl').read_text().splitlines()]
         clocks = [line for line in lines if line['kind'] == 'clock']
         self.seconds = statistics.median(b['time'] - a['time'] for a, b in zip(clocks[2:], clocks[3:]))
-        self.speed = settings.batch / self.seconds
+        self.samples = settings.processes * statistics.median(line['samples'] for line in clocks)
+        self.speed = self.samples / self.seconds
         self.bytes = statistics.mean(line['bytes_sent'] + line['bytes_received'] for line in clocks[3:])
         found = re.findall(r'Iteration (\d+), Testing net.*?accuracy = ([0-9.e-]+)', self.log.read_text(), re.DOTALL)
         self.accuracy = [(int(at), float(value)) for at, value in found]
@@ -46,10 +48,14 @@ class Run:
     @staticmethod
     def data(settings):
         settings_of_all = 'snapshot: 0 snapshot_after_train: false display: 1'
-        if 'fc_heavy' in settings.solver:
-            return [f'--set={settings_of_all}']
-        return [f'--test={settings.iterations // TESTS}', f'--train_source={settings.train_source}', f'--test_source={settings.test_source}',
-                f'--batch={settings.batch}', f'--set={settings_of_all} test_iter: 20']
+        data = []
+        if 'test_iter' in Path(settings.solver).read_text():
+            settings_of_all += ' test_iter: 20'
+            data.append(f'--test={max(1, settings.iterations // TESTS)}')
+        for name in ('batch', 'train_source', 'test_source'):
+            if getattr(settings, name):
+                data.append(f'--{name}={getattr(settings, name)}')
+        return [*data, f'--set={settings_of_all}']
 
 
 def draw(runs, path):
@@ -68,13 +74,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--tools', type=Path, required=True)
     parser.add_argument('--out', type=Path, required=True)
-    for name in ('mbit', 'processes', 'iterations', 'batch'):
+    for name in ('mbit', 'processes', 'iterations'):
         parser.add_argument('--' + name, type=int, required=True)
-    for name in ('solver', 'exchange', 'codecs', 'train_source', 'test_source'):
+    for name in ('solver', 'exchange', 'codecs', 'flags'):
         parser.add_argument('--' + name, required=True)
+    for name in ('batch', 'train_source', 'test_source'):
+        parser.add_argument('--' + name)
     settings = parser.parse_args()
     print(next(line for line in Path('/proc/cpuinfo').read_text().splitlines() if line.startswith('model name')))
-    print(f'{settings.processes} processes, links of {settings.mbit} Mbit/s, {settings.batch} images an update')
+    print(f'{settings.solver}: {settings.processes} processes, links of {settings.mbit} Mbit/s')
     print(f'{"codec":42} {"samples/s":>10} {"times":>6} {"bytes/iter":>11} {"fewer":>6} {"accuracy":>9}', flush=True)
     runs = []
     for codec in (settings.codecs or CODECS).split():
