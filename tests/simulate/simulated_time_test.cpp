@@ -106,7 +106,8 @@ TEST(Simulation, WithoutNumbersCodecsMakeAsFewBytes) {
           digits_solver("sim_dry_codecs", str("max_iter: ", iterations, " codec { ", codec, " }")),
           "type: 'bsp'");
       const auto cluster = simulate::parse_cluster(
-          "worker { count: 2 } server { count: 2 } card { bandwidth: 3e5 }", "cluster");
+          "worker { count: 2 compute { ms: 10 } } server { count: 2 } card { bandwidth: 3e5 }",
+          "cluster");
       return or_throw(simulate::simulate(param, cluster, {.dry = dry})).points.back().bytes;
     };
     return static_cast<double>(sent(30) - sent(10)) / 20;
