@@ -102,9 +102,10 @@ TEST(Simulation, WithoutNumbersFactorsAreAsManyBytes) {
 TEST(Simulation, WithoutNumbersCodecsMakeAsFewBytes) {
   const auto bytes = [&](const char* codec, bool dry) {
     const auto sent = [&](int iterations) {
-      const SolverParameter param = with(
-          digits_solver("sim_dry_codecs", str("max_iter: ", iterations, " codec { ", codec, " }")),
-          "type: 'bsp'");
+      const SolverParameter param =
+          with(digits_solver("sim_dry_codecs",
+                             str("max_iter: ", iterations, " codec { min_count: 1 ", codec, " }")),
+               "type: 'bsp'");
       const auto cluster = simulate::parse_cluster(
           "worker { count: 2 compute { ms: 10 } } server { count: 2 } card { bandwidth: 3e5 }",
           "cluster");
