@@ -127,6 +127,10 @@ const Refused kRefused[] = {
      "yolov3_param { num: 1 mask: 0 biases: 3 biases: 4 }",
      "bottom 'b1' of shape 1 24 (24) must have 1 items, of each box 5 numbers"},
     {"Yolov3",
+     {{1, 25, 3, 3}, {1, 1, 3, 8}},
+     "yolov3_param { num: 1 mask: 0 biases: 3 biases: 4 }",
+     "width, height, as AnnotatedData makes them with yolo_data_type: 1"},
+    {"Yolov3",
      {{1, 25, 3, 3}, {1, 25}},
      "yolov3_param { num: 1 mask: 1 biases: 3 biases: 4 }",
      "mask names bias 1, but biases has 1 pairs"},
@@ -195,6 +199,20 @@ TEST(SmoothL1Loss, ItsBlobsAndFieldsTellWhichOfTwoItIs) {
   EXPECT_FLOAT_EQ(loss("SmoothL1Loss", 2, "", 2), 0.5f);
   EXPECT_FLOAT_EQ(loss("SmoothL1LossOHEM", 2, "", 1), 0.5f);
   EXPECT_FLOAT_EQ(loss("SmoothL1LossOHEM", 2, "loss_param { normalize: false }", 1), 1.5f);
+}
+
+// R-FCN's first nets ask BVLC's type for the loss of each item, which SoftmaxWithLossOHEM has.
+TEST(SoftmaxWithLoss, AThirdTopHasTheLossOfEachItem) {
+  for (const char* type : {"SoftmaxWithLoss", "SoftmaxWithLossOHEM"}) {
+    Bench bench(type, {{3, 2}, {3}}, "loss_param { ignore_label: 1 }", 3);
+    bench.put(0, {0, 0, 5, 7, 9, 9}).put(1, {0, 1, 0});
+    EXPECT_FLOAT_EQ(bench.forward()[0], std::log(2.0f)) << type;
+    const Numbers losses = bench.forward(2);
+    ASSERT_EQ(losses.size(), 3u) << type;
+    EXPECT_FLOAT_EQ(losses[0], std::log(2.0f)) << type;
+    EXPECT_EQ(losses[1], 0) << type;
+    EXPECT_FLOAT_EQ(losses[2], std::log(2.0f)) << type;
+  }
 }
 
 TEST(BoxAnnotatorOHEM, TheFirstOfEqualLossesIsKeptAndNaNIsTheLargest) {

@@ -79,7 +79,12 @@ class SoftmaxWithLoss final : public SoftmaxLossLayer {
 
 }  // namespace
 
+std::unique_ptr<Layer> make_SoftmaxWithLossOHEM(const LayerParameter& param);
+
+// With three tops it is that of R-FCN's first fork, which has the layer under BVLC's name.
 std::unique_ptr<Layer> make_SoftmaxWithLoss(const LayerParameter& param) {
+  if (param.top_size() == 3 && !param.loss_param().weight_by_label_freqs())
+    return make_SoftmaxWithLossOHEM(param);
   return std::make_unique<SoftmaxWithLoss>(param);
 }
 

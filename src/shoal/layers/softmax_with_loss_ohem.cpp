@@ -1,4 +1,4 @@
-// SoftmaxWithLossOHEM layer: SoftmaxWithLoss with the loss of each item as a third top.
+// SoftmaxWithLossOHEM layer, and SoftmaxWithLoss with the loss of each item as a third top.
 #include <limits>
 
 #include "shoal/layers/softmax_loss.h"

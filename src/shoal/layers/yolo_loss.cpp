@@ -34,7 +34,10 @@ void YoloLoss::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   if (labels.axes() == 0 || labels[0] != shape[0] || labels.count(1) % kNumbersOfTruth != 0)
     throw config_error(param(), "bottom '", bottoms[1]->name, "' of shape ", labels.str(),
                        " must have ", shape[0], " items, of each box 5 numbers: class, x, y, width",
-                       ", height");
+                       ", height",
+                       labels.axes() == 4 && labels[3] == 8
+                           ? ", as AnnotatedData makes them with yolo_data_type: 1"
+                           : "");
   steps_.reshape(shape);
 }
 
