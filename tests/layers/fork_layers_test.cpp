@@ -10,6 +10,7 @@
 #include "support/expect.h"
 #include "support/layer_rig.h"
 #include "support/refused.h"
+#include "support/solver_rig.h"
 
 namespace shoal::test::fork_layers_test {
 namespace {
@@ -41,15 +42,11 @@ const Refused kRefused[] = {
      "center_loss_param { num_output: 4 }",
      "bottom 'b0' of shape 2 3 (6) with 3 numbers a feature and bottom 'b1' of shape 3 (3) do not "
      "fit: there must be one label for each feature"},
-    {"ConvolutionDepthwise",
+    {"DepthwiseConvolution",
      {{2, 3, 4, 4}},
      "convolution_param { num_output: 6 kernel_size: 1 }",
-     "num_output is 6; a ConvolutionDepthwise has one group and one output for each channel of its "
+     "num_output is 6; a DepthwiseConvolution has one group and one output for each channel of its "
      "bottom, 3; type Convolution takes other numbers"},
-    {"ConvolutionDepthwise",
-     {{2, 3, 4, 4}},
-     "convolution_param { num_output: 3 group: 1 kernel_size: 1 }",
-     "group is 1; a ConvolutionDepthwise has one group"},
     {"FocalLoss",
      {{2, 3}, {2}},
      "focal_loss_param { gamma: -1 }",
@@ -210,6 +207,16 @@ TEST(ForkLayers, ADepthwiseConvolutionHasTheGroupsThatAreGiven) {
   EXPECT_EQ(top(""), Shape({2, 4, 3, 3}).str());
   EXPECT_EQ(top("num_output: 6 group: 1"), Shape({2, 6, 3, 3}).str());
   EXPECT_EQ(top("num_output: 6 group: 2"), Shape({2, 6, 3, 3}).str());
+}
+
+TEST(ForkLayers, AConvolutionDepthwisePassesOverNumbersOfAnotherBottom) {
+  const LogLines log;
+  LayerRig rig(layer_with("ConvolutionDepthwise", 1,
+                          "convolution_param { num_output: 6 group: 2 kernel_size: 1 }", 1),
+               {{2, 3, 4, 4}});
+  EXPECT_EQ(rig.top(0).shape(), Shape({2, 3, 4, 4}));
+  EXPECT_EQ(rig.param(0).shape(), Shape({3, 1, 1, 1}));
+  EXPECT_TRUE(log.has(".*num_output and group are passed over.*channel of the bottom, 3"));
 }
 
 TEST(ForkLayers, BlobsTellWhichBnItIs) {

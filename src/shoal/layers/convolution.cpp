@@ -1,4 +1,5 @@
 // Convolution layer, over any number of spatial axes.
+#include "shoal/base/log.h"
 #include "shoal/layers/folded_weights.h"
 #include "shoal/layers/window.h"
 #include "shoal/ops/gemm.h"
@@ -76,8 +77,9 @@ class Convolution : public ConvolutionBase {
 };
 
 // A Convolution with as many groups and outputs as the bottom has channels; the prototxt may give
-// either number, or none. Type DepthwiseConvolution computes other groups that are given, as its
-// fork does on a CPU. Throws ConfigError for another number.
+// either number, or none. Type ConvolutionDepthwise passes over other numbers, as its fork does;
+// public nets have them. Type DepthwiseConvolution computes other groups that are given, as its
+// fork does on a CPU, and throws ConfigError for another number of outputs.
 class DepthwiseConvolution final : public Convolution {
  public:
   using Convolution::Convolution;
@@ -85,17 +87,19 @@ class DepthwiseConvolution final : public Convolution {
  private:
   Outputs outputs_for(std::int64_t channels) const override {
     const ConvolutionParameter& conv = param().convolution_param();
-    const auto check = [&](const char* field, bool given, std::int64_t value) {
-      if (given && value != channels)
-        throw config_error(param(), field, " is ", value, "; a ", type(),
-                           " has one group and one output for each channel of its bottom, ",
-                           channels, "; type Convolution takes other numbers");
-    };
-    const bool has_others = conv.has_group() && conv.group() != channels;
-    if (has_others && param().type() == "DepthwiseConvolution")
-      return Convolution::outputs_for(channels);
-    check("num_output", conv.has_num_output(), conv.num_output());
-    check("group", conv.has_group(), conv.group());
+    const bool others = conv.has_num_output() && conv.num_output() != channels,
+               groups = conv.has_group() && conv.group() != channels;
+    if (type() == "ConvolutionDepthwise") {
+      if (others || groups)
+        LOG(WARNING) << layer_place(param()) << ": num_output and group are passed over, as in the "
+                     << "fork; there is one of each for each channel of the bottom, " << channels;
+      return {channels, channels};
+    }
+    if (groups) return Convolution::outputs_for(channels);
+    if (others)
+      throw config_error(param(), "num_output is ", conv.num_output(), "; a ", type(),
+                         " has one group and one output for each channel of its bottom, ", channels,
+                         "; type Convolution takes other numbers");
     return {channels, channels};
   }
 };
