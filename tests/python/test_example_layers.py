@@ -46,6 +46,9 @@ class Options(Case):
             self.assertEqual(boxes.options(text, **known), {**known, **wanted}, text)
         with self.assertRaisesRegex(ValueError, 'stride; this layer knows feat_stride'):
             boxes.options("'stride': 16", **known)
+        for text in ('feat_stride: 4,8', '4, 8'):
+            with self.assertRaisesRegex(ValueError, f"cannot be read as lines of name: value; it is '{text}'"):
+                boxes.options(text, **known)
 
 
 class Rcnn(Case):
@@ -63,6 +66,23 @@ class Rcnn(Case):
         self.assertTrue((inside[labels > 0] == [0] * 4 + [1] * 4).all() and (inside[labels == 0] == 0).all())
         row = int(np.flatnonzero((labels == 15) & (net.blobs['boxes'].data[:, 3] == 31))[0])
         close(targets[row, 4:], [(17 - 16) / 32 / 0.1, 0, np.log(34 / 32) / 0.2, 0], 1e-4, 1e-5)
+
+    def test_what_the_nets_do_not_say_is_in_cfg(self):
+        from roi_data_layer.layer import RoIDataLayer
+        picture = {'image': np.zeros((3, 32, 32)), 'boxes': [[0, 0, 15, 15]], 'classes': [2], 'proposals': [[0, 0, 15, 14], [0, 8, 15, 23]]}
+
+        def shapes(tops, **cfg):
+            with mock.patch.dict(RoIDataLayer.cfg, cfg):
+                net = self.net(layer('data', 'roi_data_layer.layer', 'RoIDataLayer', tops=tops, param_str="'num_classes': 3"))
+            before = [tuple(net.blobs[top].shape[1:]) for top in tops.split()]
+            net.layer_dict['data'].set_roidb([picture])
+            net.forward()
+            self.assertEqual([tuple(net.blobs[top].shape[1:]) for top in tops.split()][1:], before[1:])
+            return before[1:]
+        self.assertEqual(shapes('data info gt'), [(3,), (5,)])
+        self.assertEqual(shapes('data rois labels', rpn=False), [(5,), (1, 1, 1)])
+        self.assertEqual(shapes('data rois labels targets inside outside'), [(5,), (1, 1, 1), (12,), (12,), (12,)])
+        self.assertEqual(shapes('data rois labels targets inside outside', agnostic=True), [(5,), (1, 1, 1), (8,), (8,), (8,)])
 
     def test_the_hardest_boxes_are_taken(self):
         net = self.net(inputs(prob=(4, 3), moved=(4, 12), rois=(4, 5), labels=(4,), targets=(4, 12), inside=(4, 12), outside=(4, 12))

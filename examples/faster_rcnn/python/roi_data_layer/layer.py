@@ -5,20 +5,24 @@ from rpn.boxes import columns, moves, options, overlaps, some, suppressed
 
 
 class RoIDataLayer(caffe.Layer):
-    """With three tops, for nets that propose boxes themselves: data (1, C, H, W), im_info (1, 3), gt_boxes (G, 5). With more, for
-    Fast R-CNN: data, rois (R, 5), labels (R), and bbox_targets, inside and outside weights (R, 4 * classes).
+    """With three tops, for nets that propose boxes themselves: data (1, C, H, W), im_info (1, 3), gt_boxes (G, 5). With more, or
+    without `rpn`, for Fast R-CNN: data, rois (R, 5), labels (R, 1, 1, 1), and bbox_targets, inside and outside weights
+    (R, 4 * classes), of two classes if all are moved alike (`agnostic`).
 
     Until it reads, images have the option `shape`. set_roidb() gives it what it reads, a list of dicts: image, an array (C, H, W) or the path of a picture; boxes (G, 4);
     classes (G); scale, 1 if not given; of Fast R-CNN proposals (P, 4) too."""
 
+    cfg = {'rpn': True, 'agnostic': False}   # what py-faster-rcnn's nets leave to a file beside them: RoIDataLayer.cfg['rpn'] = False
     means = np.array([102.9801, 115.9465, 122.7717], np.float32)[:, np.newaxis, np.newaxis]   # of pictures in files
 
     def setup(self, bottom, top):
         self.options = options(self.param_str, num_classes=21, shape=(3, 640, 1024), batch=128, positives=0.25, positive=0.5, negative_low=0.1,
-                               negative_high=0.5, seed=1)
+                               negative_high=0.5, seed=1, **self.cfg)
+        self.proposes = len(top) <= 3 and self.options['rpn']
+        self.classes = 2 if self.options['agnostic'] else self.options['num_classes']
         self.random = np.random.default_rng(self.options['seed'])
         self.roidb, self.left = [], []
-        boxes = [(1, 3), (1, 5)] if len(top) <= 3 else [(1, 5), (1,), *[(1, 4 * self.options['num_classes'])] * 3]
+        boxes = [(1, 3), (1, 5)] if self.proposes else [(1, 5), (1, 1, 1, 1), *[(1, 4 * self.classes)] * 3]
         for blob, shape in zip(top, [(1, *self.options['shape']), *boxes]):
             blob.reshape(*shape)
 
@@ -48,7 +52,7 @@ class RoIDataLayer(caffe.Layer):
         image, scale = self.image_of(entry), entry.get('scale', 1)
         gt = np.hstack([np.asarray(entry['boxes']) * scale, np.asarray(entry['classes'])[:, np.newaxis]])
         made = [image[np.newaxis]]
-        if len(top) <= 3:
+        if self.proposes:
             made += [np.array([[*image.shape[1:], scale]]), gt]
         else:
             made += self.rois_of(np.vstack([np.asarray(entry['proposals']) * scale, gt[:, :4]]), gt)
@@ -66,12 +70,12 @@ class RoIDataLayer(caffe.Layer):
         chosen = np.concatenate([positive, some(self.random, negative, wanted['batch'] - len(positive))]).astype(int)
         labels = gt[of[chosen], 4].astype(int)
         labels[len(positive):] = 0
-        targets, weights = np.zeros((2, len(chosen), 4 * wanted['num_classes']))
+        targets, weights = np.zeros((2, len(chosen), 4 * self.classes))
         by = moves(boxes[chosen], gt[of[chosen]])
         for row in np.flatnonzero(labels):
-            at = columns(labels[row], self.options['num_classes'])
+            at = columns(labels[row], self.classes)
             targets[row, at], weights[row, at] = by[row], 1
-        return [np.hstack([np.zeros((len(chosen), 1)), boxes[chosen]]), labels, targets, weights, weights]
+        return [np.hstack([np.zeros((len(chosen), 1)), boxes[chosen]]), labels.reshape(-1, 1, 1, 1), targets, weights, weights]
 
     def backward(self, top, propagate_down, bottom):
         pass

@@ -10,7 +10,10 @@ def options(param_str, **defaults):
     what holds without it."""
     text = re.sub(r'!!python/\w+', '', param_str).strip().strip('{}').strip()
     lines = ','.join(line.strip().rstrip(' ,') for line in text.splitlines() if line.strip())
-    given = ast.literal_eval('{' + re.sub(r'(^|,)\s*([A-Za-z_]\w*)\s*:', r'\1"\2":', lines) + '}')
+    try:
+        given = dict(ast.literal_eval('{' + re.sub(r'(^|,)\s*([A-Za-z_]\w*)\s*:', r'\1"\2":', lines) + '}'))
+    except (SyntaxError, TypeError, ValueError):
+        raise ValueError(f'param_str cannot be read as lines of name: value; it is {param_str!r}') from None
     unknown = set(given) - set(defaults)
     if unknown:
         raise ValueError(f"param_str has {', '.join(sorted(unknown))}; this layer knows {', '.join(sorted(defaults))}")
