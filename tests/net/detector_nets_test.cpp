@@ -1,4 +1,5 @@
-// Small nets of the kinds that public files have: Faster R-CNN, R-FCN with hard examples, YOLO v3.
+// Small nets of the kinds that public files have: Faster R-CNN, SegNet, R-FCN with hard examples,
+// YOLO v3.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,6 +109,29 @@ TEST_P(DetectorNets, GradientsStopAtProposals) {
   EXPECT_GT(largest(0), 0);                        // conv1
   EXPECT_EQ(largest(2), 0);                        // rpn
   EXPECT_GT(largest(net.params().size() - 2), 0);  // fc
+}
+
+// The mask is a top of a layer whose bottom learns; SegNet's nets train all the same.
+TEST_P(DetectorNets, GradientsStopAtAMask) {
+  Context context({.device = GetParam().get(), .seed = 3});
+  const std::string text =
+      input("data", "dim: 2 dim: 3 dim: 6 dim: 8") + conv("data", "conv", 4) +
+      "layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool' top: 'mask' pooling_param { "
+      "kernel_size: 2 stride: 2 } }\n"
+      "layer { name: 'up' type: 'Upsample' bottom: 'pool' bottom: 'mask' top: 'up' upsample_param "
+      "{ scale: 2 } }\n"
+      "layer { name: 'loss' type: 'Reduction' bottom: 'up' top: 'loss' loss_weight: 1 "
+      "reduction_param { operation: SUMSQ } }\n";
+  Net net(parse(text, TRAIN), context);
+  draw(net, "data", 1);
+  net.clear_gradients();
+  ASSERT_TRUE(net.forward().ok());
+  std::vector<float> wanted(4);  // of the bias, twice the sums of the largest
+  const Numbers up = values(net.blob("up")->data);
+  for (std::size_t i = 0; i < up.size(); ++i) wanted[i / (6 * 8) % 4] += 2 * up[i];
+  ASSERT_TRUE(net.backward().ok());
+  const Numbers bias = values(net.params()[1].blob->grad);
+  for (std::size_t c = 0; c < 4; ++c) EXPECT_NEAR(bias[c], wanted[c], 1e-4) << c;
 }
 
 // The part behind the proposals of R-FCN's nets with online hard example mining.

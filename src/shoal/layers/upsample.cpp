@@ -67,14 +67,14 @@ class Repeat final : public Layer {
 //   bottom[0] (N, C, H, W)   bottom[1] the mask, of that shape: places h * OW + w of the top
 //   top[0] (N, C, OH, OW): upsample_h and upsample_w, or else OH = H scale_h - (1 if pad_out_h)
 // The last of several numbers with one place stays; backward gives each the gradient of its place,
-// as SegNet does. A place that the top has not ends the pass.
+// as SegNet does, and the mask none. A place that the top has not ends the pass.
 class Unpool final : public Layer {
  public:
   using Layer::Layer;
   Arity arity() const override { return {.min_bottoms = 2, .max_bottoms = 2}; }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
   Propagates propagates(int bottom) const override {
-    return bottom == 0 ? Propagates::kYes : Propagates::kRefuses;
+    return bottom == 0 ? Propagates::kYes : Propagates::kNothing;
   }
   Replays replays() const override { return {.forward = false}; }  // the host looks at a count
 
