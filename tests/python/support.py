@@ -1,6 +1,7 @@
 """What the tests of the Python package share."""
 import os
 import shutil
+import signal
 import tempfile
 import unittest
 from pathlib import Path
@@ -35,6 +36,8 @@ class Case(unittest.TestCase):
     """A test with a folder of its own."""
 
     def setUp(self):
+        # Python handles no Ctrl-C in a process that was started to ignore it, as shells start what runs in the background.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         self.folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
 
